@@ -16,6 +16,8 @@
 #include <set>
 #include <string>
 
+#include "base/testing/temporary_folder.h"
+
 namespace tessera {
 namespace {
 
@@ -43,7 +45,8 @@ void ExpectSame(const struct stat& one, const struct stat& other) {
 }
 
 TEST(OlderGlibc, FilesAreDescribedAsByTheCLibrary) {
-  const std::string file = TESSERA_GLIBC, link = testing::TempDir() + "tessera-glibc-" + std::to_string(getpid());
+  const TemporaryFolder folder;
+  const std::string file = TESSERA_GLIBC, link = folder.path() + "/link";
   std::filesystem::create_symlink(file, link);
   struct stat mine = {}, theirs = {};
   for (const char* name : {"stat", "stat64"}) {
@@ -66,7 +69,6 @@ TEST(OlderGlibc, FilesAreDescribedAsByTheCLibrary) {
   ASSERT_EQ(Ours<int(int, const char*, struct stat*, int)>("fstatat64")(opened, "", &mine, AT_EMPTY_PATH), 0);
   ExpectSame(mine, theirs);
   close(opened);
-  std::filesystem::remove(link);
 }
 
 TEST(OlderGlibc, AFileThatIsNotThereSetsErrno) {

@@ -15,13 +15,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 
 #include "base/descriptor.h"
 #include "base/install/environment.h"
 #include "base/seqpacket.h"
 #include "base/size.h"
+#include "cuda/own_driver.h"
 #include "mover/gpu/cuda_gpu.h"
 #include "mover/mover.h"
 #include "mover/pool/free_memory.h"
@@ -87,15 +87,8 @@ void LetGoOfOutput() {
   for (const int fd : {0, 1, 2}) dup2(null.Get(), fd);
 }
 
-std::string DriverPath(const Options& options) {
-  if (std::getenv("TESSERA_REAL_LIBCUDA") != nullptr) return "";
-  if (!options.driver.empty() || !options.soft) return options.driver;
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path() / "soft/libcuda.so.1";
-}
-
 Result<void> Work(const Options& options) {
-  static const auto cuda = CudaLibrary::Load(DriverPath(options));
+  static const auto cuda = CudaLibrary::Load(cuda::OwnDriver(options.driver, options.soft));
   if (!cuda) return std::unexpected(cuda.error());
   auto gpu = CudaGpu::Open(*cuda, options.gpu);
   if (!gpu) return std::unexpected(gpu.error());

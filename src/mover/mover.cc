@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <set>
 
 #include "base/fault.h"
@@ -30,6 +31,12 @@ std::uint64_t UpToUnits(std::uint64_t bytes) {
   return bytes / wire::kUnitBytes + (bytes % wire::kUnitBytes != 0 ? 1 : 0);
 }
 constexpr std::uint64_t kMostFiling = 4;  // chunks on their way to the file: enough that the disk always has work
+
+void SaveProgram(Program& program, const MoverMessage& message, UniqueFd fd) {
+  SuspendedHeader of = {.start = message.bytes};
+  std::memcpy(&of.gpu, message.text, sizeof of.gpu);
+  program.Save(std::move(fd), of);
+}
 
 }  // namespace
 
@@ -55,15 +62,15 @@ Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<MachineMemory()> machine, 
                  },
              .patience = patience,
              .now = MonotonicNow()},
+      lent_(gpu, pool_, place_.tell),
       machine_(std::move(machine)),
-      disk_(file_ ? std::make_unique<Disk>(gpu, *file_) : nullptr),
+      disk_(std::make_unique<Disk>()),
       growers_{{{gpu, machine_}, {gpu, machine_, Grower::Priority::kLow}}} {
   for (const Grower& grower : growers_) {
     epoll_event event = {.events = EPOLLIN, .data = {.fd = grower.fd()}};
     epoll_ctl(epoll_.Get(), EPOLL_CTL_ADD, grower.fd(), &event);
   }
-  if (!file_) return;
-  place_.file = &*file_;
+  place_.file = file_ ? &*file_ : nullptr;
   place_.disk = disk_.get();
   epoll_event event = {.events = EPOLLIN, .data = {.fd = disk_->fd()}};
   epoll_ctl(epoll_.Get(), EPOLL_CTL_ADD, disk_->fd(), &event);
@@ -116,7 +123,7 @@ void Mover::OnEvent(int fd, std::uint32_t events) {
   for (Grower& grower : growers_) {
     if (fd == grower.fd()) return OnGrown(grower);
   }
-  if (disk_ && fd == disk_->fd()) return OnDisk();
+  if (disk_ && fd == disk_->fd()) return disk_->Finish();
   if (fd == daemon_.fd()) {
     if ((events & EPOLLOUT) && !daemon_.Flush()) daemon_gone_ = true;
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) OnDaemon();
@@ -148,34 +155,57 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
   }
   if (message.type == MoverType::kPrepare) return growth_.AimAhead(message.bytes / kChunkBytes);
   if (message.type == MoverType::kSlot) return OnSlot(message.bytes, std::move(fd));
+  if (message.type == MoverType::kLend) return lent_.OnLend(static_cast<pid_t>(message.bytes));
+  if (message.type == MoverType::kSlotFor) return lent_.OnSlotFor(message, std::move(fd));
   if (message.type == MoverType::kSlotKept) return Admit(message.bytes);
-  if (message.type == MoverType::kProgram) {
-    if (programs_.contains(message.program) || !fd) return;
-    programs_.emplace(message.program,
-                      std::make_shared<Program>(place_, message.program, static_cast<pid_t>(message.bytes),
-                                                message.other, std::move(fd)));
-    domains_[message.program] = message.other;
-    return;
-  }
+  if (message.type == MoverType::kFileOf) return OnFileOf(message.program, std::move(fd));
+  if (message.type == MoverType::kProgram) return OnProgram(message, std::move(fd));
+  if (message.type == MoverType::kGone) return OnGone(message);
   const auto found = programs_.find(message.program);
   if (found == programs_.end()) return;
   const auto program = found->second;
   switch (message.type) {
-    case MoverType::kGone:
-      programs_.erase(found);
-      domains_.erase(message.program);
-      return program->Gone();
     case MoverType::kEvict:
       growth_.Resume();
-      return program->Move(Direction::kOut, UpToUnits(message.bytes), message.other);
+      return program->Evict(UpToUnits(message.bytes), message.other);
     case MoverType::kLoad:
-      return program->Move(Direction::kIn, message.bytes / wire::kUnitBytes,
+      return program->Load(message.bytes / wire::kUnitBytes,
                            message.other == wire::kAnyHoleBytes ? kAnyHoles : message.other / wire::kUnitBytes);
     case MoverType::kSettle:
       return program->Settle();
+    case MoverType::kPark:
+      return program->Park();
+    case MoverType::kSave:
+      return SaveProgram(*program, message, std::move(fd));
+    case MoverType::kUnsave:
+      return program->Unsave();
     default:
       return;
   }
+}
+
+// Its head is read here and now, a few KiB: the program's first words are about what is in it.
+void Mover::OnFileOf(std::uint64_t program, UniqueFd fd) {
+  auto file = SuspendedFile::Open(std::move(fd));
+  if (file) files_of_[program] = std::make_shared<SuspendedFile>(std::move(*file));
+  if (!file && file.error().code != ENODATA)
+    std::fprintf(stderr, "tessera-mover: program %llu: %s\n", static_cast<unsigned long long>(program),
+                 file.error().Text().c_str());
+}
+
+void Mover::OnProgram(const MoverMessage& message, UniqueFd fd) {
+  const auto file = files_of_.extract(message.program);
+  if (programs_.contains(message.program) || !fd) return;
+  programs_.emplace(message.program,
+                    std::make_shared<Program>(place_, message.program, static_cast<pid_t>(message.bytes), message.other,
+                                              std::move(fd), file ? file.mapped() : nullptr));
+  domains_[message.program] = message.other;
+}
+
+void Mover::OnGone(const MoverMessage& message) {
+  if (const auto program = programs_.extract(message.program)) program.mapped()->Gone();
+  domains_.erase(message.program);
+  if (message.other != 0) claims_.LetGo(static_cast<pid_t>(message.bytes));
 }
 
 Result<void> Mover::FinishCopies() {
@@ -194,6 +224,7 @@ void Mover::Retire() {
   place_.now = MonotonicNow();
   for (const auto& [id, program] : std::exchange(programs_, {})) program->Gone();
   domains_.clear();
+  files_of_.clear();
   disk_.reset();  // ends the chunk that it is at; chunks that wait for it stay where they are
   for (const Nanos end = MonotonicNow() + kMostRetiring; copier_.busy();) {
     if (MonotonicNow() >= end || !FinishCopies()) return;
@@ -205,13 +236,14 @@ void Mover::Retire() {
 
 void Mover::OnSlot(std::uint64_t number, UniqueFd fd) {
   const auto slot = pool_.Earlier(number);
-  auto memory = slot && fd ? gpu_.ImportHost(std::move(fd)) : Fail(ENOENT, "the table does not know it");
-  if (slot && memory) {
-    pool_.Restore(*slot, std::move(*memory));
+  HostMemory memory = {.fd = std::move(fd)};
+  const auto reached = slot && memory.fd ? gpu_.Reach(memory) : Fail(ENOENT, "the table does not know it");
+  if (slot && reached) {
+    pool_.Restore(*slot, std::move(memory));
     PassFault("mover.slot.restored");
   } else {
     std::fprintf(stderr, "tessera-mover: a slot of an earlier mover cannot be used: %s\n",
-                 memory.error().Text().c_str());
+                 reached.error().Text().c_str());
     place_.tell({.type = MoverType::kSlotGone, .bytes = number});
   }
   place_.tell({.type = MoverType::kSlotTaken, .bytes = number});
@@ -220,6 +252,10 @@ void Mover::OnSlot(std::uint64_t number, UniqueFd fd) {
 // Nothing may lie in a slot that only this mover has. If too many descriptors are on their way between processes it is
 // used all the same, and no later mover has it.
 void Mover::AddSlot(HostMemory memory) {
+  if (!pool_.HasPlace()) {  // a slot that was lent has taken it meanwhile
+    gpu_.FreeHost(std::move(memory));
+    return growth_.Ended();
+  }
   const int fd = memory.fd.Get();
   const Slot slot = pool_.Add(std::move(memory));
   const MoverMessage message = {.type = MoverType::kSlotMade, .bytes = pool_.EntryOf(slot).memory};
@@ -308,13 +344,6 @@ bool Mover::FileCold(const Demand& demand) {
   }
   const bool comes = std::ranges::any_of(programs_, [](const auto& each) { return each.second->Storing(); });
   return under_way > 0 || (comes && !place_.file_full && file_->used() < file_->total());
-}
-
-void Mover::OnDisk() {
-  for (const auto& [move, result] : disk_->Finished()) {
-    const auto program = move->program;
-    program->OnDisk(move, result);
-  }
 }
 
 void Mover::ReportMachine() {

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "mover/pool/grower.h"
+#include "mover/pool/lent_slots.h"
 #include "mover/pool/pool_growth.h"
 #include "mover/pool/slot_claims.h"
 #include "mover/program/program.h"
@@ -38,6 +39,7 @@ class Mover {
   void OnEvent(int fd, std::uint32_t events);
   void OnDaemon();
   void OnMessage(const wire::MoverMessage& message, UniqueFd fd);
+  void OnGone(const wire::MoverMessage& message);
   void OnSlot(std::uint64_t number, UniqueFd fd);
   void AddSlot(HostMemory memory);
   void Admit(std::uint64_t number);
@@ -48,7 +50,8 @@ class Mover {
   void Start(Grower& grower, PoolGrowth::Job job);
   PoolGrowth::Job Ahead(const Grower& grower, const Demand& demand);
   bool FileCold(const Demand& demand);
-  void OnDisk();
+  void OnFileOf(std::uint64_t program, UniqueFd fd);
+  void OnProgram(const wire::MoverMessage& message, UniqueFd fd);
   void Report();
   void ReportMachine();
   std::shared_ptr<Program> ByFd(int fd) const;
@@ -64,8 +67,11 @@ class Mover {
   Copier copier_;
   std::optional<SwapFile> file_;
   Workplace place_;
+  LentSlots lent_;
   std::map<std::uint64_t, std::shared_ptr<Program>> programs_;  // by the daemon's number
   std::map<std::uint64_t, Domain> domains_;                     // of these
+  // Files of programs that the daemon introduces next.
+  std::map<std::uint64_t, std::shared_ptr<SuspendedFile>> files_of_;
 
   int stopped_because_ = 0;   // errno value of why the pool did not grow when it last should have
   Nanos resume_at_ = kNever;  // when it may try again
@@ -78,7 +84,7 @@ class Mover {
   Nanos prepare_at_ = kNever;  // when the next slot may be made ahead of need
 
   // Last: their threads use the GPU until they have ended.
-  std::unique_ptr<Disk> disk_;     // null without a file
+  std::unique_ptr<Disk> disk_;     // null when the daemon has ended
   std::array<Grower, 2> growers_;  // the second one is the one that prepares
 };
 

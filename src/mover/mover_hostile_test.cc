@@ -198,8 +198,9 @@ TEST_F(Misbehaviour, SendsNoDescriptors) {
 }
 
 TEST_F(Misbehaviour, AnswersWithoutAQuestion) {
-  for (const LineType type : {LineType::kOffer, LineType::kFreed, LineType::kWant, LineType::kTaken, LineType::kSettled,
-                              LineType::kDropped, LineType::kAdoptFiled, LineType::kEvict}) {
+  for (const LineType type :
+       {LineType::kOffer, LineType::kFreed, LineType::kWant, LineType::kTaken, LineType::kSettled, LineType::kDropped,
+        LineType::kAdoptFiled, LineType::kEvict, LineType::kReleased, LineType::kHeld, LineType::kParked}) {
     TestProgram program(0);
     mover_.Program(3, program);
     program.Send({.type = type});

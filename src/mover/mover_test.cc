@@ -201,7 +201,8 @@ TEST_F(MoverTest, WhatIsInNoFileIsInNoSlotEither) {
   Move(MoverType::kLoad, 1);
   EXPECT_EQ(Hear().type, LineType::kLoad);
   Say(LineType::kWant, {9});
-  EXPECT_EQ(End(MoverType::kLoaded).error, EPIPE);
+  EXPECT_EQ(Hear().type, LineType::kStay);
+  EXPECT_EQ(End(MoverType::kLoaded).error, ESTALE);
   EXPECT_EQ(gpu_.copies, 1);
   ExpectInUse(1);
 }
@@ -263,7 +264,7 @@ TEST_F(MoverTest, WaitingProgramGetsWhatIsFreed) {
   ExpectInUse(0);
   Tell({.type = MoverType::kEvict, .program = 2, .bytes = 1});
   Until([&] { return recv(line.Get(), &ask, sizeof ask, MSG_DONTWAIT) == static_cast<ssize_t>(sizeof ask); });
-  EXPECT_GE(gpu_.freed, 1);  // made anew for the other domain
+  Until([&] { return gpu_.freed >= 1; });  // made anew for the other domain
 }
 
 TEST_F(MoverTest, GrowsAgainWhenThereIsRoom) {

@@ -202,30 +202,32 @@ Result<HostMemory> CudaGpu::MakeHost() {
 }
 
 void CudaGpu::FreeHost(HostMemory memory) {
+  if (memory.address == 0) return;
   (void)cuda_.MemUnmap(memory.address, kChunkBytes);
   (void)cuda_.MemRelease(memory.handle);
   host_addresses_.GiveBack(memory.address);
 }
 
-// Maps memory for the processor only when it goes to a file: that costs page tables, and time.
-Result<std::span<std::byte>> CudaGpu::BytesOf(const HostMemory& memory) {
+Result<void> CudaGpu::Reach(HostMemory& memory) {
+  if (memory.address != 0) return {};
   auto result = CheckCuda(cuda_.CtxSetCurrent(context_), "cuCtxSetCurrent");
+  if (!result) return result;
+  const auto handle = ImportMemory(memory.fd, {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0});
+  if (!handle) return std::unexpected(handle.error());
+  memory.handle = *handle;
+  const auto mapped = MapHost(memory);
+  if (mapped || mapped.error().code == ENOMEM) return mapped;
+  return Fail(EINVAL, "it is not of the size of a chunk");
+}
+
+// Maps memory for the processor only when it goes to a file: that costs page tables, and time.
+Result<std::span<std::byte>> CudaGpu::BytesOf(HostMemory& memory) {
+  auto result = Reach(memory);
+  if (result) result = CheckCuda(cuda_.CtxSetCurrent(context_), "cuCtxSetCurrent");
   const CUmemAccessDesc access = {.location = on_host_.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   if (result) result = CheckCuda(cuda_.MemSetAccess(memory.address, kChunkBytes, &access, 1), "cuMemSetAccess");
   if (!result) return std::unexpected(result.error());
   return std::span(reinterpret_cast<std::byte*>(memory.address), kChunkBytes);
-}
-
-Result<HostMemory> CudaGpu::ImportHost(UniqueFd fd) {
-  const auto handle = ImportMemory(fd, {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0});
-  if (!handle) return std::unexpected(handle.error());
-  HostMemory memory = {.handle = *handle};
-  if (const auto mapped = MapHost(memory); !mapped) {
-    if (mapped.error().code == ENOMEM) return std::unexpected(mapped.error());
-    return Fail(EINVAL, "it is not of the size of a chunk");
-  }
-  memory.fd = std::move(fd);
-  return memory;
 }
 
 // ---- windows ----

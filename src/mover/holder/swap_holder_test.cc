@@ -6,13 +6,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/seqpacket.h"
+#include "base/testing/temporary_folder.h"
 #include "mover/pool/key_table.h"
 #include "mover/testing/process.h"
 #include "mover/testing/test_pool.h"
@@ -39,13 +39,7 @@ ino_t InodeOf(int fd) {
 // A holder, and the daemons that come to it one after the other. Nothing runs but what the test runs.
 class SwapHolderTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "holder_XXXXXX";
-    folder_ = mkdtemp(pattern.data());
-    path_ = folder_ + "/swap.sock";
-    holder_.emplace(ListenSeqpacket(path_.c_str(), 4), path_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void SetUp() override { holder_.emplace(ListenSeqpacket(path_.c_str(), 4), path_); }
 
   void Connect() {
     daemon_ = ConnectSeqpacket(path_.c_str());
@@ -99,7 +93,8 @@ class SwapHolderTest : public testing::Test {
     return lstat(path_.c_str(), &status) == 0;
   }
 
-  std::string folder_, path_;
+  const TemporaryFolder folder_;
+  const std::string path_ = folder_.path() + "/swap.sock";
   std::optional<SwapHolder> holder_;
   UniqueFd daemon_;
   UniqueFd file_ = TableFile(8);

@@ -15,11 +15,11 @@ namespace tessera::mover {
 
 enum class Direction { kOut, kIn };  // GPU to host, host to GPU
 
-// Pinned host memory of one chunk, mapped into the mover's addresses for as long as it exists. A program can import
-// `fd`.
+// Pinned host memory of one chunk. A program can import `fd`.
 struct HostMemory {
   std::uint64_t handle = 0;
-  std::uint64_t address = 0;
+  std::uint64_t address =
+      0;  // of the mover's, where it is mapped; 0: another mover made it, and it was not needed here
   UniqueFd fd;
 };
 
@@ -48,13 +48,13 @@ class Gpu {
   // Any thread. ENOMEM where the system or the driver gives no more. Takes about 10 ms.
   virtual Result<HostMemory> MakeHost() = 0;
   virtual void FreeHost(HostMemory memory) = 0;
-  // The memory's bytes for the processor, valid as long as the memory exists.
-  virtual Result<std::span<std::byte>> BytesOf(const HostMemory& memory) = 0;
+  // Imports and maps memory that another mover made, unless that is done already: before it is copied to or from. Takes
+  // 1.4 ms (docs/hardware-log.md, 2026-11-26). Not by two threads at once. EINVAL: the descriptor is something else.
+  virtual Result<void> Reach(HostMemory& memory) = 0;
+  // Reaches the memory. Its bytes for the processor, valid as long as the memory exists.
+  virtual Result<std::span<std::byte>> BytesOf(HostMemory& memory) = 0;
 
   // The rest is for the loop's thread, and does not wait for the GPU.
-
-  // Imports host memory that an earlier mover made. EINVAL: the descriptor is something else.
-  virtual Result<HostMemory> ImportHost(UniqueFd fd) = 0;
 
   // Imports and maps GPU memory of a program: the pieces of all parts, in order, of which more may have come. EINVAL: a
   // descriptor is not memory of this GPU, or not of its piece's size.

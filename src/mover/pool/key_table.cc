@@ -77,23 +77,51 @@ void KeyTable::Reset(Place place, std::uint64_t memory) {
   left_.erase(place);
 }
 
+void KeyTable::Set(Place place, const Entry& entry) {
+  Entry& own = entries_[place];
+  own.memory = 0;
+  InThisOrder();
+  own = entry;
+  own.memory = 0;
+  InThisOrder();
+  own.memory = entry.memory;
+  Leave(place);
+}
+
 void KeyTable::MarkGiven(Place place, std::uint64_t domain) {
   Entry& entry = entries_[place];
   entry.domain = domain;
   InThisOrder();
-  entry.given = 1;
+  entry.marks |= Entry::kGiven;
 }
 
 bool KeyTable::Use(Place place, pid_t owner) {
   Entry& entry = entries_[place];
   entry.owner = owner;
+  entry.marks &= ~Entry::kParked;
   InThisOrder();
   entry.key = RandomNumber();
   return entry.key != 0;
 }
 
+void KeyTable::UseParked(Place place, pid_t owner, std::uint64_t key) {
+  Entry& entry = entries_[place];
+  entry.owner = owner;
+  entry.marks |= Entry::kParked;
+  InThisOrder();
+  entry.key = key;
+}
+
+void KeyTable::Park(Place place, bool parked) {
+  Entry& entry = entries_[place];
+  entry.marks = parked ? entry.marks | Entry::kParked : entry.marks & ~Entry::kParked;
+  InThisOrder();
+}
+
 void KeyTable::Clear(Place place) {
   entries_[place].key = 0;
+  InThisOrder();
+  entries_[place].marks &= ~Entry::kParked;
   left_.erase(place);
 }
 
@@ -106,17 +134,18 @@ std::optional<Place> KeyTable::Claim(std::uint64_t key, pid_t owner, std::option
   const auto found = std::ranges::find_if(left_, [&](const auto& each) { return entries_[each.first].key == key; });
   if (found == left_.end()) return {};
   Entry& entry = entries_[found->first];
-  if (domain && (entry.given == 0 || entry.domain != *domain)) return {};
+  if (domain && (!entry.Has(Entry::kGiven) || entry.domain != *domain)) return {};
   entry.owner = owner;
   const Place place = found->first;
   left_.erase(found);
   return place;
 }
 
-std::vector<Place> KeyTable::Abandon(pid_t owner) {
+std::vector<Place> KeyTable::Abandon(pid_t owner, std::uint32_t marks) {
   std::vector<Place> abandoned;
   std::erase_if(left_, [&](const auto& each) {
-    if (entries_[each.first].owner != owner) return false;
+    const Entry& entry = entries_[each.first];
+    if (entry.owner != owner || (entry.marks & marks) != marks) return false;
     abandoned.push_back(each.first);
     return true;
   });
@@ -133,7 +162,7 @@ KeyTable::Unclaimed KeyTable::Sweep(Nanos now) {
       continue;
     }
     living.insert(owner);
-    if (now >= until) unclaimed.late.push_back(place);
+    if (now >= until && !entries_[place].Has(Entry::kParked)) unclaimed.late.push_back(place);
   }
   for (const Place place : unclaimed.ended) left_.erase(place);
   for (const Place place : unclaimed.late) left_.erase(place);

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "wire/mover.h"
+#include "wire/swap_table.h"
 
 namespace tessera::mover {
 
@@ -26,15 +26,7 @@ using Place = std::uint32_t;
 // that something is put into it, so no program can guess the key of another one's memory. For the loop's thread.
 class KeyTable {
  public:
-  struct Entry {
-    std::uint64_t key = 0;     // 0: the place is free
-    std::int32_t owner = 0;    // pid of the program that has something there
-    std::uint32_t given = 0;   // of a slot: 1 if a program of `domain` was given its memory
-    std::uint64_t domain = 0;  // of a slot
-    std::uint64_t memory = 0;  // of a slot: the number of the memory that this entry is about, random; 0: of none
-  };
-  static_assert(sizeof(Entry) == wire::kTableEntryBytes && offsetof(Entry, owner) == 8 &&
-                offsetof(Entry, given) == 12 && offsetof(Entry, domain) == 16 && offsetof(Entry, memory) == 24);
+  using Entry = wire::SwapEntry;
 
   // `table`: memory for entries, of which no more than `most` are used.
   static Result<KeyTable> Open(UniqueFd table, std::size_t most = SIZE_MAX);
@@ -49,22 +41,32 @@ class KeyTable {
 
   // The place has new memory of this number, which no program was given yet.
   void Reset(Place place, std::uint64_t memory);
+  // The place has memory that another table is about as well, and what lies there by that table. The owner may come
+  // back for it.
+  void Set(Place place, const Entry& entry);
+  void Mark(Place place, std::uint32_t mark) { entries_[place].marks |= mark; }
   // A program of this domain is about to be given its memory.
   void MarkGiven(Place place, std::uint64_t domain);
   // Something of the owner's is put there, under a new key. False: the kernel gives no random numbers.
   bool Use(Place place, pid_t owner);
+  // Likewise something that is parked, under the key that it had elsewhere.
+  void UseParked(Place place, pid_t owner, std::uint64_t key);
+  // What lies there is parked (wire/swap_table.h), or is no more.
+  void Park(Place place, bool parked);
   // The place is free.
   void Clear(Place place);
 
   // The place's program does not talk any more, and may come back with the key before `until`.
   void Leave(Place place, Nanos until = kNever) { left_[place] = until; }
-  // Programs that may come back without an end may do so until then.
+  // Programs that may come back without an end may do so until then. For what is parked there is no end.
   void Bound(Nanos until);
   // The place that was left under this key, for its new owner. With a `domain`: only if the slot's memory was given to
   // a program of that domain.
   std::optional<Place> Claim(std::uint64_t key, pid_t owner, std::optional<std::uint64_t> domain = {});
-  // The places that this program left and did not claim. They are left no longer; the caller has to Clear them.
-  std::vector<Place> Abandon(pid_t owner);
+  // The places that this program left and did not claim, and that have all these marks. They are left no longer; the
+  // caller has to Clear them.
+  std::vector<Place> Abandon(pid_t owner, std::uint32_t marks = 0);
+  bool IsLeft(Place place) const { return left_.contains(place); }
   std::uint64_t left() const { return left_.size(); }
   // Places that are left no longer, because their owner has ended, or because their time is over. The caller has to
   // Clear them.

@@ -35,11 +35,16 @@ std::optional<Slot> Pool::Earlier(std::uint64_t number) const {
 void Pool::Restore(Slot slot, HostMemory memory) {
   std::erase(unused_, slot);
   slots_.emplace(slot, std::move(memory));
-  EntryOf(slot).key != 0 ? table_.Leave(slot) : free_[DomainOf(slot)].push_back(slot);
+  EntryOf(slot).key != 0 ? table_.Leave(slot) : AddFree(slot);
+}
+
+// Nobody but the owner may get memory that is in two pools.
+void Pool::AddFree(Slot slot) {
+  EntryOf(slot).Has(KeyTable::Entry::kShared) ? GiveUp(slot) : free_[DomainOf(slot)].push_back(slot);
 }
 
 std::optional<Domain> Pool::DomainOf(Slot slot) const {
-  return EntryOf(slot).given != 0 ? std::optional(EntryOf(slot).domain) : std::nullopt;
+  return EntryOf(slot).Has(KeyTable::Entry::kGiven) ? std::optional(EntryOf(slot).domain) : std::nullopt;
 }
 
 std::optional<Slot> Pool::Take(Domain domain) {
@@ -63,15 +68,34 @@ void Pool::Give(Slot slot, Domain domain, pid_t owner) {
   (void)table_.Use(slot, owner);  // without a key the next mover does not find it
 }
 
+void Pool::GiveUnder(std::uint64_t key, Slot slot, Domain domain, pid_t owner) {
+  table_.MarkGiven(slot, domain);
+  table_.UseParked(slot, owner, key);
+}
+
 void Pool::GiveBack(Slot slot) {
   table_.Clear(slot);
-  free_[DomainOf(slot)].push_back(slot);
+  if (const auto found = read_.find(slot); found != read_.end()) {
+    found->second = true;
+    return;
+  }
+  AddFree(slot);
+}
+
+void Pool::EndRead(Slot slot) {
+  if (read_.extract(slot).mapped()) AddFree(slot);
 }
 
 std::optional<Pool::Removed> Pool::RemoveGivenUp() {
-  if (given_up_.empty()) return {};
-  const Slot slot = given_up_.back();
-  given_up_.pop_back();
+  if (!vacated_.empty()) {
+    std::optional<Removed> removed = std::move(vacated_.back());
+    vacated_.pop_back();
+    return removed;
+  }
+  const auto found = std::ranges::find_if(given_up_, [&](Slot slot) { return !read_.contains(slot); });
+  if (found == given_up_.end()) return {};
+  const Slot slot = *found;
+  given_up_.erase(found);
   return Remove(slot);
 }
 

@@ -49,6 +49,9 @@ class Pool {
   // Adds that one. Memory of a program in it is in use, and can be claimed.
   void Restore(Slot slot, HostMemory memory);
 
+  // Whether Add has a place for one more.
+  bool HasPlace() const { return !unused_.empty(); }
+
   // A free slot for a program of `domain`, if there is one.
   std::optional<Slot> Take(Domain domain);
   std::uint64_t FreeFor(Domain domain) const { return FreeOf(domain) + FreeOf(std::nullopt); }
@@ -56,22 +59,36 @@ class Pool {
   // The content of the slot is about to be given to the owner, a program of `domain`, with the descriptor and a new
   // key.
   void Give(Slot slot, Domain domain, pid_t owner);
-  void GiveBack(Slot slot);
+  // The same of a slot whose content is parked, under a key that the program knows already.
+  void GiveUnder(std::uint64_t key, Slot slot, Domain domain, pid_t owner);
+  // The slot's program holds nothing of it from now on, or holds it again. To be said before the program hears that it
+  // is to give it up, and after it has said that it has it again.
+  void Park(Slot slot, bool parked) { table_.Park(slot, parked); }
+  void GiveBack(Slot slot);  // one that is shared is removed then
   // Like GiveBack, of a slot that a program may still write to: no other gets it any more, and it is to be removed.
   void GiveUp(Slot slot) { given_up_.push_back(slot); }
 
-  // A slot that was given up, if there is one; or a free slot of that domain (or of none), of which there is one.
+  // Somebody reads the slot's memory from now on, or no longer: until then it is neither given to others nor removed,
+  // whatever is said of it. One reader at a time.
+  void BeginRead(Slot slot) { read_.emplace(slot, false); }
+  void EndRead(Slot slot);
+
+  // A slot that was given up, or made place, if there is one; or a free slot of that domain (or of none), of which
+  // there is one.
   std::optional<Removed> RemoveGivenUp();
   Removed RemoveFree(std::optional<Domain> domain);
 
   // The slot's key, and the number of its memory.
   const KeyTable::Entry& EntryOf(Slot slot) const { return std::as_const(table_)[slot]; }
-  const HostMemory& MemoryOf(Slot slot) const { return slots_.at(slot); }
+  HostMemory& MemoryOf(Slot slot) { return slots_.at(slot); }
   Figures Count() const;
 
  private:
+  friend class PoolLending;
+
   std::optional<Domain> DomainOf(Slot slot) const;
   std::uint64_t FreeOf(std::optional<Domain> domain) const;
+  void AddFree(Slot slot);
   Removed Remove(Slot slot);
 
   KeyTable& table_;
@@ -80,6 +97,8 @@ class Pool {
   std::map<Slot, HostMemory> slots_;
   Free free_;
   std::vector<Slot> given_up_;
+  std::map<Slot, bool> read_;     // those that somebody reads; true: was given back meanwhile
+  std::vector<Removed> vacated_;  // of free slots that made place for others
 };
 
 }  // namespace tessera::mover

@@ -91,6 +91,26 @@ TEST_F(EarlierPool, AreGivenUpIfNobodyClaimsThemInTime) {
   EXPECT_EQ(pool.Obey(), (TestPool::Work{.made = 1, .freed = 1})) << "their program may write to them still";
 }
 
+// Their program may be stopped for long, and they are all that it has.
+TEST_F(EarlierPool, AreClaimedAtAnyTimeWhereTheyAreParked) {
+  {
+    TestPool pool = Open();
+    pool.slots.Park(1, true);
+  }
+  auto next = Next();
+  next->claims.Bound(50);
+  next->claims.Sweep(50);
+  EXPECT_EQ(next->slots.Count().used, 1u);
+  EXPECT_EQ(next->claims.Claim(key_, 10, getpid()), 1u);
+  next->slots.GiveBack(1);
+  EXPECT_FALSE(next->slots.EntryOf(1).Has(wire::SwapEntry::kParked)) << "what lies there next";
+  const Slot again = *next->slots.Take(10);
+  next->slots.Give(again, 10, getpid());
+  next->claims.Leave(again, 50);
+  next->claims.Sweep(50);
+  EXPECT_EQ(next->slots.Count().used, 0u);
+}
+
 TEST_F(EarlierPool, AreGivenUpWhenTheirProgramHasClaimedTheOthers) {
   const auto next = Next();
   TestPool& pool = *next;

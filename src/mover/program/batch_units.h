@@ -28,6 +28,11 @@ inline std::uint64_t UnitsIn(const wire::LineMessage& message) {
   return units;
 }
 
+// The fewest chunks that can come to so many units.
+inline std::uint64_t ChunksFor(std::uint64_t units) {
+  return units / wire::kUnitsPerChunk + (units % wire::kUnitsPerChunk != 0 ? 1 : 0);
+}
+
 // Units of memory that the chunks of a batch take, and how many of them are not copied.
 inline std::uint64_t UnitsOf(const Batch& batch) {
   std::uint64_t units = 0;

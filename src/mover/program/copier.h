@@ -17,8 +17,10 @@ struct Batch {
     Slot slot = 0;
     ChunkPart part;
     bool dropped = false;  // the program needs it no more
+    bool parked = false;   // coming in: the program holds nothing of the slot
   };
   Direction direction = Direction::kOut;
+  bool away = false;  // going out: the program gets nothing of the slots
   std::shared_ptr<Program> program;
   std::vector<Entry> entries;
   std::unique_ptr<Window> window;  // until the copy has ended
@@ -29,7 +31,7 @@ struct Batch {
 // ahead. For the loop's thread.
 class Copier {
  public:
-  Copier(Gpu& gpu, const Pool& pool) : gpu_(gpu), pool_(pool) {}
+  Copier(Gpu& gpu, Pool& pool) : gpu_(gpu), pool_(pool) {}
   ~Copier();
   Copier(const Copier&) = delete;
 
@@ -44,7 +46,7 @@ class Copier {
   Result<void> StartNow(const std::shared_ptr<Batch>& batch);
 
   Gpu& gpu_;
-  const Pool& pool_;
+  Pool& pool_;
   std::deque<std::shared_ptr<Batch>> under_way_[2];  // by Direction
   std::deque<std::shared_ptr<Batch>> held_;          // copies out that wait
   std::size_t ahead_ = 0;                            // chunks that began to go out, less those that began to come in

@@ -26,16 +26,57 @@ LineType TypeOf(Direction direction, bool holes) {
   return holes ? LineType::kSqueeze : LineType::kEvict;
 }
 
-// The fewest chunks that can come to so many units.
-std::uint64_t ChunksFor(std::uint64_t units) {
-  return units / wire::kUnitsPerChunk + (units % wire::kUnitsPerChunk != 0 ? 1 : 0);
-}
-
 // An answer may leave chunks of the question out, which are then as they were, but names no others.
 bool NamesOthers(const LineMessage& message, const Batch& batch) {
   return !std::ranges::all_of(ChunksOf(message), [&](std::uint64_t chunk) {
     return std::ranges::find(batch.entries, chunk, &Batch::Entry::chunk) != batch.entries.end();
   });
+}
+
+// The program may hold the memory of these slots, and no name of a chunk leads to them.
+void HoldSlots(const Batch& batch, StoredChunks& stored) {
+  for (const Batch::Entry& entry : batch.entries) {
+    if (batch.direction == Direction::kOut || entry.dropped) stored.held.push_back(entry.slot);
+  }
+}
+
+// False: one of them is lost.
+Result<bool> MayLoad(const LineMessage& want, StoredChunks& known) {
+  for (const std::uint64_t chunk : ChunksOf(want)) {
+    const Stored* stored = known.Find(chunk);
+    if (stored == nullptr && known.lost > 0) return false;
+    if (stored == nullptr || (stored->tier != Tier::kSlot && stored->tier != Tier::kParked))
+      return Fail(EPROTO, "it wants a chunk that is in no slot");
+  }
+  return true;
+}
+
+Result<void> ReachSlots(const LineMessage& want, StoredChunks& known, Workplace& place) {
+  Result<void> reached;
+  for (const std::uint64_t chunk : ChunksOf(want)) {
+    if (reached) reached = place.gpu.Reach(place.pool.MemoryOf(known.At(chunk).slot));
+  }
+  return reached;
+}
+
+// Gives the slots of a batch to its program: with their memory (`fds`), or, if it is to be away, without. Those are
+// marked as parked before the program can have heard that it holds nothing of them. Without a key no mover finds one:
+// it is given to the program.
+LineMessage StoredMessage(const ProgramContext& context, Batch& batch, std::vector<int>& fds) {
+  Pool& pool = context.place.pool;
+  LineMessage message = {.type = LineType::kStored};
+  for (const Batch::Entry& entry : batch.entries) {
+    pool.Give(entry.slot, context.domain, context.pid);
+    message.chunk[message.count] = entry.chunk;
+    message.key[message.count++] = pool.EntryOf(entry.slot).key;
+    batch.away &= pool.EntryOf(entry.slot).key != 0;
+  }
+  for (const Batch::Entry& entry : batch.entries) {
+    if (batch.away) pool.Park(entry.slot, true);
+    if (!batch.away) fds.push_back(pool.MemoryOf(entry.slot).fd.Get());
+  }
+  if (batch.away) message.type = LineType::kStoredAway;
+  return message;
 }
 
 }  // namespace
@@ -127,7 +168,7 @@ void CopyMoves::EndLine() {
   for (const auto& batch : batches_) under_way += UnitsOf(*batch);
   for (const Question& question : questions_) {
     if (question.batch == nullptr) continue;
-    HoldSlots(*question.batch);
+    HoldSlots(*question.batch, stored_);
     Forget(question.batch);
   }
   if (active_) TaskOf(*active_).left += under_way;
@@ -168,12 +209,9 @@ bool CopyMoves::Drop(Direction direction, std::uint64_t chunk) {
 void CopyMoves::OnCopied(const std::shared_ptr<Batch>& batch) {
   --copying_;
   batch->window.reset();
-  if (!line_.open()) {
-    OnCopiedForNobody(*batch);
-    Forget(batch);
-  } else {
-    batch->direction == Direction::kOut ? GiveStored(batch) : GiveLoaded(batch);
-  }
+  if (line_.open()) return batch->direction == Direction::kOut ? GiveStored(batch) : GiveLoaded(batch);
+  OnCopiedForNobody(*batch);
+  Forget(batch);
 }
 
 void CopyMoves::OnCopiedForNobody(const Batch& batch) {
@@ -186,24 +224,11 @@ void CopyMoves::OnCopiedForNobody(const Batch& batch) {
   }
 }
 
-// The program may hold the memory of these slots, and no name of a chunk leads to them.
-void CopyMoves::HoldSlots(const Batch& batch) {
-  for (const Batch::Entry& entry : batch.entries) {
-    if (batch.direction == Direction::kOut || entry.dropped) stored_.held.push_back(entry.slot);
-  }
-}
-
 void CopyMoves::GiveStored(const std::shared_ptr<Batch>& batch) {
-  LineMessage message = {.type = LineType::kStored};
   std::vector<int> fds;
-  for (const Batch::Entry& entry : batch->entries) {
-    place_.pool.Give(entry.slot, context_.domain, context_.pid);
-    message.chunk[message.count] = entry.chunk;
-    message.key[message.count++] = place_.pool.EntryOf(entry.slot).key;
-    fds.push_back(place_.pool.MemoryOf(entry.slot).fd.Get());
-  }
-  line_.Send(message, fds);
-  PassFault("mover.stored.sent");
+  batch->away = away_ || !stored_.imports;
+  line_.Send(StoredMessage(context_, *batch, fds), fds);
+  PassFault(batch->away ? "mover.away.sent" : "mover.stored.sent");
   questions_.Expect({.type = LineType::kStored, .batch = batch}, place_.now);
 }
 
@@ -255,7 +280,7 @@ Result<void> CopyMoves::AnsweredAsk(LineType type, const LineMessage& answer) {
 
 // The question is no longer in its queue: whatever is wrong, the program may hold these slots.
 Result<void> CopyMoves::EndWrongly(const std::shared_ptr<Batch>& batch, const char* why) {
-  HoldSlots(*batch);
+  HoldSlots(*batch, stored_);
   TaskOf(batch->direction).left += UnitsOf(*batch);
   Forget(batch);
   return Fail(EPROTO, why);
@@ -303,18 +328,23 @@ Result<void> CopyMoves::OnFreed(const LineMessage& message) {
   if (NamesOthers(message, batch)) return EndWrongly(question->batch, "it freed chunks that were not stored");
   PassFault("mover.freed.received");
   MoveTask& task = TaskOf(Direction::kOut);
+  const Tier tier = batch.away ? Tier::kParked : Tier::kSlot;
   std::uint64_t freed = 0;
   for (const Batch::Entry& entry : batch.entries) {
     const bool kept = message.error != 0 || !Names(message, entry.chunk);
     if (kept || entry.dropped) {
       place_.pool.GiveBack(entry.slot);
     } else {
-      stored_.Add(entry.chunk, {.number = place_.stored++, .slot = entry.slot});
+      stored_.Add(entry.chunk, {.tier = tier, .number = place_.stored++, .slot = entry.slot});
     }
     (kept ? task.left : freed) += entry.part.Taken();
     if (!kept) copied_[static_cast<std::size_t>(Direction::kOut)] += wire::CountOf(entry.part.units);
   }
-  if (freed == 0) task.error = ErrorOf(message);  // to ask again would lead to the same again
+  if (!batch.away && IsRefusal(message)) {
+    stored_.imports = false;  // the same chunks go again, and are away then
+  } else if (freed == 0) {
+    task.error = ErrorOf(message);  // to ask again would lead to the same again
+  }
   moved_[static_cast<std::size_t>(Direction::kOut)] += freed;
   Forget(question->batch);
   if (freed > 0) TellMoved();
@@ -326,18 +356,21 @@ Result<void> CopyMoves::OnWant(LinePacket& packet) {
   MoveTask& task = TaskOf(Direction::kIn);
   if (message.count == 0 && message.error != 0) task.error = ErrorOf(message);
   if (const auto asked = AnsweredAsk(LineType::kLoad, message); !asked) return asked;
-  for (const std::uint64_t chunk : ChunksOf(message)) {
-    const Stored* stored = stored_.Find(chunk);
-    if (stored == nullptr || stored->tier != Tier::kSlot) return Fail(EPROTO, "it wants a chunk that is in no slot");
-  }
+  const auto may = MayLoad(message, stored_);
+  if (!may) return std::unexpected(may.error());
   if (message.count == 0) return {};
+  const auto stay = [&](int error) {
+    task.error = error;
+    line_.Say(LineType::kStay, ChunksOf(message));
+    return Result<void>();
+  };
+  if (!*may) return stay(ESTALE);
+  if (const auto reached = ReachSlots(message, stored_, place_); !reached) return stay(reached.error().code);
   const std::vector<ChunkPart> parts = PartsOf(message);
   auto window = place_.gpu.Import(packet.fds, parts);
   if (!window) {
     if (window.error().code == EINVAL) return Fail(EPROTO, "of what it wants memory for: " + window.error().message);
-    line_.Say(LineType::kStay, ChunksOf(message));
-    task.error = window.error().code;
-    return {};
+    return stay(window.error().code);
   }
   PassFault("mover.want.imported");
   auto batch = std::make_shared<Batch>();
@@ -345,8 +378,9 @@ Result<void> CopyMoves::OnWant(LinePacket& packet) {
   batch->window = std::move(*window);
   for (std::uint32_t n = 0; n < message.count; ++n) {
     Stored& stored = stored_.At(message.chunk[n]);
+    batch->entries.push_back(
+        {.chunk = message.chunk[n], .slot = stored.slot, .part = parts[n], .parked = stored.tier == Tier::kParked});
     stored_.Put(stored, Tier::kLoading);
-    batch->entries.push_back({.chunk = message.chunk[n], .slot = stored.slot, .part = parts[n]});
   }
   Start(std::move(batch));
   return {};
@@ -367,7 +401,7 @@ Result<void> CopyMoves::OnTaken(const LineMessage& message) {
     if (entry.dropped) {
       place_.pool.GiveBack(entry.slot);
     } else if (stays) {
-      stored_.Put(stored_.At(entry.chunk), Tier::kSlot);
+      stored_.Put(stored_.At(entry.chunk), entry.parked ? Tier::kParked : Tier::kSlot);
     } else {
       stored_.Erase(entry.chunk);
       place_.pool.GiveBack(entry.slot);

@@ -30,6 +30,8 @@ class CopyMoves {
   // The daemon wishes that GPU memory of this many units more is moved. `holes`: going out, not 0: chunks with holes
   // go, those with most first; coming in: so many of the units may be holes, or kAnyHoles.
   void Wish(Direction direction, std::uint64_t units, std::uint64_t holes);
+  // Whether what goes out from now on is parked at once: the program never holds it.
+  void GoAway(bool away) { away_ = away; }
   // Takes up the next wish if none is under way.
   void Activate();
   // Asks the program for as much as there is room for, and ends a wish that is done. The program can be asked to load
@@ -57,6 +59,8 @@ class CopyMoves {
   // Whether the chunk was given to the mover, and is not stored yet.
   bool GoesOut(std::uint64_t chunk) { return UnderWay(Direction::kOut, chunk) != nullptr; }
   bool NothingUnderWay() const { return batches_.empty(); }
+  // Whether the daemon waits for the end of no wish.
+  bool Idle() const { return batches_.empty() && !tasks_[0].pending && !tasks_[1].pending; }
   bool Copies() const { return copying_ > 0; }
 
  private:
@@ -76,7 +80,6 @@ class CopyMoves {
   void GiveStored(const std::shared_ptr<Batch>& batch);
   void GiveLoaded(const std::shared_ptr<Batch>& batch);
   void OnCopiedForNobody(const Batch& batch);
-  void HoldSlots(const Batch& batch);
   void TellMoved();
 
   const ProgramContext& context_;
@@ -88,6 +91,7 @@ class CopyMoves {
   std::size_t copying_ = 0;                      // of batches_
   std::array<MoveTask, 2> tasks_;                // by Direction
   std::optional<Direction> active_;              // of the wish that is under way
+  bool away_ = false;
   // Since the mover knows the program, by Direction: units of GPU memory that came free or were taken, and of these
   // what was copied.
   std::array<std::uint64_t, 2> moved_{}, copied_{};

@@ -20,7 +20,7 @@ FileMoves::FileMoves(const ProgramContext& context, Line& line, Questions& quest
 
 void FileMoves::Wish(bool stopped) {
   stopped_ = stopped;
-  read_error_ = 0;
+  stored_.not_back = 0;
 }
 
 // ---- to the file ----
@@ -48,9 +48,19 @@ bool FileMoves::FileOldest() {
 
 void FileMoves::StartDisk(Stored& stored, const std::shared_ptr<FileMove>& move) {
   stored.move = move;
-  move->program = context_.program.shared_from_this();
   ++on_disk_;
-  place_.disk->Start(move, place_.pool.MemoryOf(move->slot));
+  const bool out = move->direction == Direction::kOut;
+  const auto work = [out, place = move->place, &file = *place_.file, &gpu = place_.gpu,
+                     &memory = place_.pool.MemoryOf(move->slot)]() -> Result<void> {
+    const auto bytes = gpu.BytesOf(memory);
+    if (!bytes) return std::unexpected(bytes.error());
+    Result<void> done = out ? file.Write(place, *bytes) : file.Read(place, *bytes);
+    if (done) PassFault(out ? "mover.file.written" : "mover.file.read");
+    return done;
+  };
+  place_.disk->Start(work, [self = context_.program.shared_from_this(), move](const Result<void>& result) {
+    self->OnDisk(move, result);
+  });
 }
 
 void FileMoves::SayFiled(const std::shared_ptr<FileMove>& move) {
@@ -75,20 +85,21 @@ void FileMoves::OnReleased(const FileMove& move, const LineMessage& message) {
 // ---- back ----
 
 std::uint64_t FileMoves::ToRead() const {
-  if (!line_.open() || read_error_ != 0) return 0;
+  if (!line_.open() || stored_.not_back != 0) return 0;
   const std::uint64_t filed = stored_.Count(Tier::kFile);
   if (filed == 0 || settling_) return filed;
-  const std::uint64_t wanted = copies_.ToLoad(), ready = stored_.Count(Tier::kSlot) + stored_.Count(Tier::kReading);
+  const std::uint64_t wanted = copies_.ToLoad();
+  const std::uint64_t ready = stored_.Count(Tier::kSlot) + stored_.Count(Tier::kReading) + stored_.Parked();
   return std::min(filed, wanted - std::min(wanted, ready));
 }
 
 std::uint64_t FileMoves::Loadable() const {
   if (!stored_.AnyFiled() && stored_.lost == 0) return UINT64_MAX;
-  // The program chooses among all that is in host memory, so none of that may be what the disk works at.
-  return stored_.Count(Tier::kFiling) > 0 ? 0 : stored_.Count(Tier::kSlot);
+  // The program chooses among all that is in slots, so none of that may be what the disk works at.
+  return stored_.Count(Tier::kFiling) > 0 ? 0 : stored_.Count(Tier::kSlot) + stored_.Parked();
 }
 
-int FileMoves::error() const { return stored_.lost > 0 && stored_.Empty() ? ESTALE : read_error_; }
+int FileMoves::error() const { return stored_.lost > 0 && stored_.Empty() ? ESTALE : stored_.not_back; }
 
 void FileMoves::GoOn() {
   for (std::uint64_t left = ToRead(); left > 0; --left) {
@@ -103,8 +114,12 @@ void FileMoves::GoOn() {
                           FileMove{.direction = Direction::kIn, .chunk = chunk, .slot = *slot, .place = stored.place}));
   }
   if (!settling_) return;
-  const int failed = stored_.lost > 0 ? ESTALE : read_error_;
+  int failed = stored_.lost > 0 ? ESTALE : stored_.not_back;
   if (failed == 0 && stored_.AnyFiled()) return;
+  if (failed == 0 && stored_.Parked() > 0) {
+    if (stored_.imports) return;
+    failed = EOPNOTSUPP;
+  }
   settling_ = false;
   if (failed != 0) return TellSettled(failed);
   line_.Say(LineType::kSettle, {});
@@ -113,45 +128,55 @@ void FileMoves::GoOn() {
 
 void FileMoves::Starve() {
   if (ToRead() == 0 || stored_.Count(Tier::kReading) > 0) return;
+  if (stored_.Parked() > 0 && (!settling_ || stored_.imports)) return;  // what is parked moves first
   const bool stuck = settling_ ? place_.FreeFor(context_.domain) == 0
                                : place_.pool.FreeFor(context_.domain) == 0 && copies_.NothingUnderWay();
-  if (stuck) read_error_ = ENOMEM;
+  if (stuck) stored_.not_back = ENOMEM;
 }
 
 void FileMoves::SayRead(const std::shared_ptr<FileMove>& move) {
   place_.pool.Give(move->slot, context_.domain, context_.pid);
-  LineMessage message = {.type = LineType::kRead, .count = 1};
+  const bool away = !stored_.imports;
+  if (away) place_.pool.Park(move->slot, true);
+  LineMessage message = {.type = away ? LineType::kReadAway : LineType::kRead, .count = 1};
   message.chunk[0] = move->chunk;
   message.key[0] = place_.pool.EntryOf(move->slot).key;
   const int fd = place_.pool.MemoryOf(move->slot).fd.Get();
-  line_.Send(message, {&fd, 1});
+  line_.Send(message, {&fd, away ? 0u : 1u});
   PassFault("mover.read.sent");
-  questions_.Expect({.type = LineType::kRead, .move = move}, place_.now);
+  questions_.Expect({.type = message.type, .move = move}, place_.now);
 }
 
-void FileMoves::OnHeld(const FileMove& move, const LineMessage& message) {
+void FileMoves::OnHeld(const FileMove& move, const LineMessage& message, bool away) {
   PassFault("mover.held.received");
   Stored* stored = EndOf(move);
   if (stored == nullptr) return;
   const bool held = message.count == 1 && message.chunk[0] == move.chunk;
-  stored_.Put(*stored, held ? Tier::kSlot : Tier::kFile);
+  stored_.Put(*stored, !held ? Tier::kFile : away ? Tier::kParked : Tier::kSlot);
   if (held) {
     stored->number = place_.stored++;
     place_.file->GiveBack(move.place);
   } else {
     place_.pool.GiveBack(move.slot);
-    read_error_ = EIO;
+    // The chunk is read once more if the program does not import it, and is parked then.
+    const bool refuses = !away && IsRefusal(message);
+    stored_.imports &= !refuses;
+    if (!refuses) stored_.not_back = EIO;
   }
 }
 
-void FileMoves::OnAdoptFiled(const LineMessage& message) {
-  for (std::uint32_t i = 0; i < message.count; ++i) {
-    if (const auto place = place_.file != nullptr ? place_.file->Claim(message.key[i], context_.pid) : std::nullopt) {
-      stored_.Add(message.chunk[i], {.tier = Tier::kFile, .number = place_.stored++, .place = *place});
-    } else if (stored_.lost++ == 0) {
-      std::fprintf(stderr, "tessera-mover: program %llu: what it had in the swap file is lost\n",
-                   static_cast<unsigned long long>(context_.id));
-    }
+// What is in a slot as well as in the program's own file is in the slot: the file may be older.
+void FileMoves::AdoptAway(std::uint64_t chunk, std::uint64_t key, const SaveMoves& saves) {
+  if (const auto place = place_.file != nullptr ? place_.file->Claim(key, context_.pid) : std::nullopt) {
+    stored_.Add(chunk, {.tier = Tier::kFile, .number = place_.stored++, .place = *place});
+  } else if (const auto slot = place_.claims.Claim(key, context_.domain, context_.pid)) {
+    place_.pool.Park(*slot, true);
+    stored_.Add(chunk, {.tier = Tier::kParked, .number = place_.stored++, .slot = *slot});
+  } else if (const auto saved = saves.Find(key)) {
+    stored_.Add(chunk, {.tier = Tier::kSaved, .number = place_.stored++, .place = *saved});
+  } else if (stored_.lost++ == 0) {
+    std::fprintf(stderr, "tessera-mover: program %llu: what it had in a file, or had parked, is lost\n",
+                 static_cast<unsigned long long>(context_.id));
   }
 }
 
@@ -169,7 +194,7 @@ void FileMoves::OnDisk(const std::shared_ptr<FileMove>& move, const Result<void>
     std::fprintf(stderr, "tessera-mover: program %llu: %s\n", static_cast<unsigned long long>(context_.id),
                  result.error().Text().c_str());
     if (out) place_.file_full = result.error();
-    if (!out) read_error_ = EIO;
+    if (!out) stored_.not_back = EIO;
   }
   if (move->dropped) return GiveBackBoth(*move);
   // Without a line: the program was not given what was read, and has still what was written.
@@ -184,13 +209,15 @@ void FileMoves::OnDisk(const std::shared_ptr<FileMove>& move, const Result<void>
 
 Result<void> FileMoves::OnAnswer(const LineMessage& message) {
   const bool released = message.type == LineType::kReleased, held = message.type == LineType::kHeld;
-  const auto question = questions_.Answered(released ? LineType::kFiled
-                                            : held   ? LineType::kRead
-                                                     : LineType::kSettle,
+  const bool away = questions_.NextIs(LineType::kReadAway);
+  const auto question = questions_.Answered(released       ? LineType::kFiled
+                                            : held && away ? LineType::kReadAway
+                                            : held         ? LineType::kRead
+                                                           : LineType::kSettle,
                                             place_.now);
   if (!question) return std::unexpected(question.error());
   if (released) OnReleased(*question->move, message);
-  if (held) OnHeld(*question->move, message);
+  if (held) OnHeld(*question->move, message, away);
   if (!released && !held) TellSettled(message.error == 0 ? 0 : ErrorOf(message));
   return {};
 }

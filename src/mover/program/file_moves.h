@@ -8,6 +8,7 @@
 #include "mover/program/disk.h"
 #include "mover/program/line.h"
 #include "mover/program/questions.h"
+#include "mover/program/save_moves.h"
 #include "mover/program/stored_chunks.h"
 #include "mover/program/workplace.h"
 
@@ -26,7 +27,7 @@ class FileMoves {
   // The daemon wishes that the program is settled: that what is in the file comes back, and that the program then maps
   // what is in host memory.
   void Settle();
-  // Reads what has to come back, as far as slots are free, and asks the program to settle when all of it is back.
+  // Reads what has to come back, as far as slots are free, and asks the program to settle when nothing of it is away.
   void GoOn();
   // There will be no more free slots than there are.
   void Starve();
@@ -36,25 +37,30 @@ class FileMoves {
 
   // kReleased, kHeld or kSettled. EPROTO if it is wrong: the caller is to close the line.
   Result<void> OnAnswer(const wire::LineMessage& message);
-  // kAdoptFiled: chunks that the mover does not have yet.
-  void OnAdoptFiled(const wire::LineMessage& message);
+  // A chunk that the mover does not have yet, and that is away: in the file, parked, or in the program's own file.
+  void AdoptAway(std::uint64_t chunk, std::uint64_t key, const SaveMoves& saves);
 
   // The number (Stored::number) of the chunk in a slot that was stored first, if it may go to the file.
   std::optional<std::uint64_t> Oldest() const;
   // Sends that chunk to the file. False: the file has no place.
   bool FileOldest();
 
-  // Chunks that have to come back now: all of them before the program runs, else those that are to be loaded.
+  // Chunks that have to come back from the file now: all of them before the program runs, else those that are to be
+  // loaded.
   std::uint64_t ToRead() const;
-  // Chunks that the program may be asked to load; what is in the file it cannot. UINT64_MAX where nothing is.
+  // Chunks that the program may be asked to load; what is away it cannot. UINT64_MAX where nothing is.
   std::uint64_t Loadable() const;
   // Why chunks of the program cannot come back: errno value, 0 if they can.
   int error() const;
   bool UsesDisk() const { return on_disk_ > 0; }
+  // Whether nothing is on its way to or from the file, and the daemon waits for no end of settling.
+  bool Idle() const {
+    return !settling_ && stored_.Count(Stored::Tier::kFiling) + stored_.Count(Stored::Tier::kReading) == 0;
+  }
 
  private:
   void OnReleased(const FileMove& move, const wire::LineMessage& message);
-  void OnHeld(const FileMove& move, const wire::LineMessage& message);
+  void OnHeld(const FileMove& move, const wire::LineMessage& message, bool away);
   void StartDisk(Stored& stored, const std::shared_ptr<FileMove>& move);
   void SayFiled(const std::shared_ptr<FileMove>& move);
   void SayRead(const std::shared_ptr<FileMove>& move);
@@ -70,7 +76,6 @@ class FileMoves {
   const CopyMoves& copies_;
   bool stopped_ = false;     // the program does not run, and the daemon did not say that it is about to
   bool settling_ = false;    // chunks come back from the file, and then the program is to be settled
-  int read_error_ = 0;       // why a chunk did not come back since the last wish, errno value
   std::size_t on_disk_ = 0;  // moves that the disk works at
 };
 

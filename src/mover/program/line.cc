@@ -58,4 +58,6 @@ bool Names(const LineMessage& message, std::uint64_t chunk) {
 
 int ErrorOf(const LineMessage& message) { return message.error == cuda::CUDA_ERROR_OUT_OF_MEMORY ? ENOMEM : EIO; }
 
+bool IsRefusal(const LineMessage& message) { return message.error != 0 && ErrorOf(message) != ENOMEM; }
+
 }  // namespace tessera::mover

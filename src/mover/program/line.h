@@ -51,5 +51,7 @@ inline std::span<const std::uint64_t> ChunksOf(const wire::LineMessage& message)
 bool Names(const wire::LineMessage& message, std::uint64_t chunk);
 // The errno value of what a program's driver said.
 int ErrorOf(const wire::LineMessage& message);
+// Whether the program's driver does not import the memory at all: it was not short of memory.
+bool IsRefusal(const wire::LineMessage& message);
 
 }  // namespace tessera::mover

@@ -28,17 +28,47 @@ bool NamesOneTwice(const LineMessage& message) {
 
 }  // namespace
 
-Program::Program(Workplace& place, std::uint64_t id, pid_t pid, Domain domain, UniqueFd line)
+Program::Program(Workplace& place, std::uint64_t id, pid_t pid, Domain domain, UniqueFd line,
+                 std::shared_ptr<SuspendedFile> file)
     : context_{.place = place, .program = *this, .id = id, .pid = pid, .domain = domain},
       line_(place.epoll, std::move(line)),
       copies_(context_, line_, questions_, stored_),
-      files_(context_, line_, questions_, stored_, copies_) {}
+      files_(context_, line_, questions_, stored_, copies_),
+      park_(context_, line_, questions_, stored_),
+      saves_(context_, stored_, std::move(file)) {}
 
 // ---- the daemon's wishes ----
 
+void Program::Evict(std::uint64_t units, std::uint64_t how) {
+  copies_.GoAway(how == wire::kEvictAway);
+  Move(Direction::kOut, units, how == wire::kEvictHoles ? how : 0);
+}
+
 void Program::Move(Direction direction, std::uint64_t units, std::uint64_t holes) {
   files_.Wish(direction == Direction::kOut);
+  if (direction == Direction::kIn) saves_.Return();
   copies_.Wish(direction, units, holes);
+}
+
+void Program::Return() {
+  saves_.Return();
+  park_.Return();
+}
+
+void Program::Settle() {
+  Return();
+  files_.Settle();
+}
+
+// Nothing more goes to the file meanwhile: what stays in its slot is there again sooner.
+void Program::Park() {
+  files_.Wish(false);
+  park_.Park();
+}
+
+void Program::Save(UniqueFd file, SuspendedHeader of) {
+  of.pid = static_cast<std::uint32_t>(context_.pid);
+  saves_.Save(std::move(file), of);
 }
 
 void Program::Gone() {
@@ -50,7 +80,8 @@ void Program::Gone() {
 // ---- going on ----
 
 void Program::AddDemand(Demand& demand) const {
-  if (const std::uint64_t chunks = files_.ToRead() + copies_.Demand(); chunks > 0) demand[context_.domain] += chunks;
+  if (const std::uint64_t chunks = files_.ToRead() + saves_.ToRead() + copies_.Demand(); chunks > 0)
+    demand[context_.domain] += chunks;
 }
 
 void Program::GoOn() {
@@ -61,12 +92,18 @@ void Program::GoOn() {
   }
   if (line_.broken()) EndLine();
   if (!line_.open()) return;
+  if (!stored_.imports && !std::exchange(told_, true)) context_.Tell({.type = wire::MoverType::kNoHostMemory});
+  saves_.GoOn(copies_.Idle() && files_.Idle() && !park_.Parks(), claimed_ || answers_);
+  if (saves_.Busy()) return;
+  park_.GoOn(!copies_.Idle(), !files_.Idle());
+  if (park_.Parks()) return;
   copies_.Activate();
   files_.GoOn();
   copies_.GoOn(files_.Loadable(), files_.error());
 }
 
 void Program::Starve() {
+  saves_.Starve();
   files_.Starve();
   if (copies_.Starve() || files_.error() != 0) GoOn();
 }
@@ -78,7 +115,6 @@ void Program::OnCopied(const std::shared_ptr<Batch>& batch) {
 }
 
 void Program::OnDisk(const std::shared_ptr<FileMove>& move, const Result<void>& result) {
-  const auto self = std::exchange(move->program, nullptr);
   files_.OnDisk(move, result);
   if (!line_.open() && context_.gone) LeaveSlots();
 }
@@ -89,6 +125,8 @@ void Program::EndLine() {
   line_.Close();
   files_.EndLine();
   copies_.EndLine();
+  park_.EndLine();
+  saves_.EndLine();
   questions_.Clear();
 }
 
@@ -98,7 +136,7 @@ void Program::EndLine() {
 void Program::LeaveSlots() {
   const bool all = !copies_.Copies() && !files_.UsesDisk();
   stored_.EraseIf([&](const Stored& stored) {
-    if (!all && stored.tier != Tier::kSlot) return false;
+    if (!all && (stored.tier == Tier::kLoading || stored.tier == Tier::kFiling)) return false;
     stored_.held.push_back(stored.slot);
     return true;
   });
@@ -134,6 +172,9 @@ void Program::OnReadable() {
 Result<void> Program::OnPacket(LinePacket packet) {
   const LineMessage& message = packet.message;
   if (NamesOneTwice(message)) return Fail(EPROTO, "it named a chunk twice in a message");
+  const bool unasked =
+      message.type == LineType::kAdopt || message.type == LineType::kAdoptFiled || message.type == LineType::kDropped;
+  answers_ |= !unasked;
   switch (message.type) {
     case LineType::kOffer:
     case LineType::kFreed:
@@ -142,8 +183,11 @@ Result<void> Program::OnPacket(LinePacket packet) {
       return copies_.OnAnswer(packet);
     case LineType::kReleased:
     case LineType::kHeld:
+      return questions_.NextParks() ? park_.OnAnswer(message) : files_.OnAnswer(message);
     case LineType::kSettled:
       return files_.OnAnswer(message);
+    case LineType::kParked:
+      return park_.OnAnswer(message);
     case LineType::kAdopt:
       return OnAdopt(message);
     case LineType::kDropped:
@@ -152,7 +196,7 @@ Result<void> Program::OnPacket(LinePacket packet) {
       if (message.count == 0) return Fail(EPROTO, "it named no chunk");
       if (message.type == LineType::kDropped) return OnDropped(message);
       if (IsGiven(message)) return Fail(EPROTO, "it has given a chunk already that is to be adopted");
-      files_.OnAdoptFiled(message);
+      for (std::uint32_t i = 0; i < message.count; ++i) files_.AdoptAway(message.chunk[i], message.key[i], saves_);
       return {};
     default:
       return Fail(EPROTO, "it sent a message of a type that programs do not send");
@@ -163,7 +207,7 @@ Result<void> Program::OnPacket(LinePacket packet) {
 Result<void> Program::OnDropped(const LineMessage& message) {
   for (const std::uint64_t chunk : ChunksOf(message)) {
     if (const Stored* stored = stored_.Find(chunk); stored != nullptr) {
-      if (stored->tier == Tier::kSlot) context_.place.pool.GiveBack(stored->slot);
+      if (stored->tier == Tier::kSlot || stored_.IsParked(*stored)) context_.place.pool.GiveBack(stored->slot);
       if (stored->tier == Tier::kFile) context_.place.file->GiveBack(stored->place);
       if (stored->tier == Tier::kLoading) copies_.Drop(Direction::kIn, chunk);
       if (stored->move) stored->move->dropped = true;
@@ -195,6 +239,7 @@ Result<void> Program::OnAdopt(const LineMessage& message) {
   for (std::uint32_t i = 0; i < message.count; ++i) {
     answer.chunk[i] = message.chunk[i];
     if (const auto slot = place.claims.Claim(message.key[i], context_.domain, context_.pid)) {
+      place.pool.Park(*slot, false);
       stored_.Add(message.chunk[i], {.number = place.stored++, .slot = *slot});
       answer.key[i] = message.key[i];
     } else if (orphans_++ == kMostOrphans) {

@@ -8,7 +8,9 @@
 #include "mover/program/copy_moves.h"
 #include "mover/program/file_moves.h"
 #include "mover/program/line.h"
+#include "mover/program/park_moves.h"
 #include "mover/program/questions.h"
+#include "mover/program/save_moves.h"
 #include "mover/program/stored_chunks.h"
 #include "mover/program/workplace.h"
 
@@ -19,19 +21,26 @@ namespace tessera::mover {
 // memory have ended, which may be after the daemon said that the program is gone. For the loop's thread.
 class Program : public std::enable_shared_from_this<Program> {
  public:
-  Program(Workplace& place, std::uint64_t id, pid_t pid, Domain domain, UniqueFd line);
+  // `file`: the program's own file, if it has one.
+  Program(Workplace& place, std::uint64_t id, pid_t pid, Domain domain, UniqueFd line,
+          std::shared_ptr<SuspendedFile> file = {});
 
   int fd() const { return line_.fd(); }
 
   // The daemon's wishes.
-  void Move(Direction direction, std::uint64_t units, std::uint64_t holes);
-  void Settle() { files_.Settle(); }
+  void Evict(std::uint64_t units, std::uint64_t how);  // as MoverMessage::other
+  void Load(std::uint64_t units, std::uint64_t holes) { Move(Direction::kIn, units, holes); }
+  void Settle();
+  void Park();
+  void Save(UniqueFd file, SuspendedHeader of);
+  void Unsave() { saves_.Unsave(); }
   void Gone();
 
   // Handles the events that epoll reports for the line.
   void OnEvent(std::uint32_t events);
   void OnCopied(const std::shared_ptr<Batch>& batch);
   void OnDisk(const std::shared_ptr<FileMove>& move, const Result<void>& result);
+  bool HasLine() const { return line_.open(); }
 
   // Asks the program for as much as there is room for, and ends moves that are done.
   void GoOn();
@@ -51,11 +60,13 @@ class Program : public std::enable_shared_from_this<Program> {
   bool IsAsked() const { return !questions_.empty(); }
 
  private:
+  void Move(Direction direction, std::uint64_t units, std::uint64_t holes);
   void OnReadable();
   Result<void> OnPacket(LinePacket packet);
   Result<void> OnDropped(const wire::LineMessage& message);
   Result<void> OnAdopt(const wire::LineMessage& message);
   bool IsGiven(const wire::LineMessage& message);
+  void Return();
   void EndLine();
   void LeaveSlots();
   // Whether the line is open, and the program answers soon enough that others may wait for it.
@@ -69,7 +80,11 @@ class Program : public std::enable_shared_from_this<Program> {
   StoredChunks stored_;
   CopyMoves copies_;
   FileMoves files_;
+  ParkMoves park_;
+  SaveMoves saves_;
   bool claimed_ = false;       // the program has named all chunks that it has in slots of an earlier mover
+  bool told_ = false;          // that its driver does not import host memory
+  bool answers_ = false;       // it has answered something, and so has named before what it has away
   std::uint64_t orphans_ = 0;  // chunks that it has in host memory of no pool
 };
 

@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -17,10 +18,11 @@ namespace tessera::mover {
 // A message to a program that it has to answer.
 struct Question {
   wire::LineType type{};
-  std::uint32_t asked = 0;         // chunks, of kEvict, kSqueeze and kLoad
-  std::uint64_t units = 0;         // that these may come to
-  std::shared_ptr<Batch> batch;    // of kStored and kLoaded
-  std::shared_ptr<FileMove> move;  // of kFiled and kRead
+  std::uint32_t asked = 0;            // chunks, of kEvict, kSqueeze and kLoad
+  std::uint64_t units = 0;            // that these may come to
+  std::shared_ptr<Batch> batch;       // of kStored and kLoaded
+  std::shared_ptr<FileMove> move;     // of kFiled and kRead, to and from the file
+  std::vector<std::uint64_t> chunks;  // of kFiled and kRead of what stays in its slot: all that were named
 };
 
 // The questions that a program has not answered, in the order in which it must.
@@ -40,6 +42,12 @@ class Questions {
     return static_cast<std::size_t>(std::ranges::count_if(questions_, [](const Question& q) { return q.asked > 0; }));
   }
   bool empty() const { return questions_.empty(); }
+  // Whether the next question is about chunks that stay in their slots; how many of these there are.
+  bool NextParks() const { return !empty() && !questions_.front().chunks.empty(); }
+  std::size_t Parks() const {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(questions_, [](const Question& q) { return !q.chunks.empty(); }));
+  }
   bool NextIs(wire::LineType type) const { return !empty() && questions_.front().type == type; }
   // Whether the program has had the next question for longer than `most`.
   bool WaitsLongerThan(Nanos most, Nanos now) const { return !empty() && now - asked_at_ > most; }

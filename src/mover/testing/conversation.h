@@ -63,7 +63,7 @@ class Conversation : public testing::Test {
 
   // Runs the mover until the condition holds.
   void Until(const std::function<bool()>& condition) {
-    const Nanos limit = MonotonicNow() + 20 * kSecond;
+    const Nanos limit = MonotonicNow() + 120 * kSecond;
     while (!condition()) {
       ASSERT_LT(MonotonicNow(), limit);
       const auto turn = mover_->RunOnce(kMillisecond);

@@ -13,11 +13,12 @@ namespace tessera::mover {
 // A GPU without content, whose copies end when the test says so. Counts what exists.
 class FakeGpu : public Gpu {
  public:
-  std::atomic<int> hosts = 0;  // pinned host memory
+  std::atomic<int> hosts = 0;  // pinned host memory that is mapped
   std::atomic<int> freed = 0;  // of it, in all
   std::atomic<int> hosts_left = 1000;
   int windows = 0;
   int import_error = 0;  // errno value
+  int reach_error = 0;   // likewise
   bool copies_end = true;
   bool copies_fail = false;
   int copies = 0;
@@ -26,14 +27,24 @@ class FakeGpu : public Gpu {
 
   Result<HostMemory> MakeHost() override {
     if (hosts_left-- <= 0) return Fail(ENOMEM, "no memory");
-    return NewHost(UniqueFd(memfd_create("fake", MFD_CLOEXEC)));
+    HostMemory memory = {.fd = UniqueFd(memfd_create("fake", MFD_CLOEXEC))};
+    Map(memory);
+    return memory;
   }
-  void FreeHost(HostMemory) override {
+  void FreeHost(HostMemory memory) override {
+    if (memory.address == 0) return;
     --hosts;
     ++freed;
     ++hosts_left;
   }
-  Result<std::span<std::byte>> BytesOf(const HostMemory&) override {
+  Result<void> Reach(HostMemory& memory) override {
+    if (memory.address != 0) return {};
+    if (reach_error != 0) return Fail(reach_error, "no import");
+    Map(memory);
+    return {};
+  }
+  Result<std::span<std::byte>> BytesOf(HostMemory& memory) override {
+    if (const auto reached = Reach(memory); !reached) return std::unexpected(reached.error());
     ++disk_moves;
     disk_waits.wait(true);
     return std::span(bytes_);
@@ -42,7 +53,6 @@ class FakeGpu : public Gpu {
     disk_waits = false;
     disk_waits.notify_all();
   }
-  Result<HostMemory> ImportHost(UniqueFd fd) override { return NewHost(std::move(fd)); }
   Result<std::unique_ptr<Window>> Import(std::span<const UniqueFd>, std::span<const ChunkPart> parts) override {
     if (import_error != 0) return Fail(import_error, "no import");
     return std::make_unique<FakeWindow>(*this, static_cast<std::uint32_t>(parts.size()));
@@ -65,9 +75,9 @@ class FakeGpu : public Gpu {
     std::uint32_t number;
   };
   std::vector<std::byte> bytes_ = std::vector<std::byte>(wire::kChunkBytes);  // of all host memory
-  Result<HostMemory> NewHost(UniqueFd fd) {
+  void Map(HostMemory& memory) {
     ++hosts;
-    return HostMemory{.fd = std::move(fd)};
+    memory.address = 1;
   }
 };
 

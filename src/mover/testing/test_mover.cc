@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/seqpacket.h"
+#include "wire/swap_table.h"
 
 namespace tessera::mover {
 
@@ -116,9 +117,9 @@ bool TestMover::Hear() {
     Send({.type = MoverType::kSlotKept, .bytes = message->bytes});
   }
   if (message->type == MoverType::kSlotGone) slots_.kept.erase(message->bytes);
-  if (message->type == MoverType::kReady && !slots_.kept.empty()) {
+  if (message->type == MoverType::kReady) {
     HandOver(0);
-  } else if (message->type == MoverType::kSlotTaken) {
+  } else if (message->type == MoverType::kSlotTaken && !handed_over_) {
     HandOver(message->bytes);
   } else {
     last_[{message->program, message->type}] = *message;
@@ -129,7 +130,8 @@ bool TestMover::Hear() {
 // As the daemon does: it is ready when it has them all.
 void TestMover::HandOver(std::uint64_t last) {
   const auto next = slots_.kept.upper_bound(last);
-  if (next == slots_.kept.end()) {
+  handed_over_ = next == slots_.kept.end();
+  if (handed_over_) {
     last_[{0, MoverType::kReady}] = {.type = MoverType::kReady};
   } else {
     Send({.type = MoverType::kSlot, .bytes = next->first}, next->second.Get());
@@ -166,6 +168,22 @@ MoverMessage TestMover::Await(std::uint64_t id, MoverType type) {
 int TestMover::Settle(std::uint64_t id) {
   Send({.type = MoverType::kSettle, .program = id});
   return Await(id, MoverType::kSettled).error;
+}
+
+void TestMover::Adopt(TestProgram& program) {
+  program.Adopt();
+  Settle(1);
+}
+
+void TestMover::BringBack(TestProgram& program) {
+  EXPECT_EQ(Move(1, MoverType::kLoad, program.Out()).error, 0);
+  EXPECT_EQ(program.Out(), 0u);
+  EXPECT_TRUE(program.IsIntact());
+}
+
+MoverMessage TestMover::Park(std::uint64_t id) {
+  Send({.type = MoverType::kPark, .program = id});
+  return Await(id, MoverType::kParked);
 }
 
 MoverMessage TestMover::Move(std::uint64_t id, MoverType type, std::uint64_t chunks) {

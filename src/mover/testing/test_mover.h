@@ -59,8 +59,14 @@ class TestMover {
   bool Until(const std::function<bool()>& condition);
   // Moves chunks of one program and waits for the end; what the daemon is told then.
   wire::MoverMessage Move(std::uint64_t id, wire::MoverType type, std::uint64_t chunks);
+  // Parks a program; what the daemon is told then.
+  wire::MoverMessage Park(std::uint64_t id);
   // Settles a program; the errno value that the daemon is told then.
   int Settle(std::uint64_t id);
+  // Program 1 names what it has with an earlier mover. Returns when the mover has heard all.
+  void Adopt(TestProgram& program);
+  // All of program 1 comes back to the GPU, as it was.
+  void BringBack(TestProgram& program);
   wire::MoverMessage Await(std::uint64_t id, wire::MoverType type);
 
   // The last message of this type about this program, if there is one. Taken: forgotten then.
@@ -89,6 +95,7 @@ class TestMover {
   TestSlots own_slots_;
   TestSlots& slots_;
   bool ended_ = false;
+  bool handed_over_ = false;  // it has the slots of those before it
   std::map<std::uint64_t, TestProgram*> programs_;
   std::map<std::pair<std::uint64_t, wire::MoverType>, wire::MoverMessage> last_;
 };

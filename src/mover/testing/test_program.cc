@@ -151,8 +151,9 @@ bool TestProgram::Answer() {
       Want(message->count, message->room, message->holes);
       break;
     case LineType::kStored:
+    case LineType::kStoredAway:
     case LineType::kLoaded:
-      Take(*message, std::span(fds).first(received), message->type == LineType::kStored);
+      Take(*message, std::span(fds).first(received), message->type != LineType::kLoaded);
       break;
     case LineType::kKeep:
       for (std::uint32_t i = 0; i < message->count; ++i) chunks_.at(message->chunk[i]).offered = false;
@@ -170,10 +171,14 @@ bool TestProgram::Answer() {
         ++(message->key[i] != 0 ? adopted : refused);
       }
       break;
+    case LineType::kPark:
+      Send({.type = LineType::kParked, .room = static_cast<std::uint32_t>(Out() - InFile())});
+      break;
     case LineType::kFiled:
       Release(*message);
       break;
     case LineType::kRead:
+    case LineType::kReadAway:
       Hold(*message, std::span(fds).first(received));
       break;
     default:
@@ -214,7 +219,7 @@ void TestProgram::Want(std::uint32_t count, std::uint32_t room, std::uint32_t ho
     Chunk& chunk = found->second;
     const std::uint32_t empty = wire::kUnitsPerChunk - wire::CountOf(chunk.known);
     const wire::Units units = empty <= holes ? wire::kAllUnits : chunk.known;
-    if (!chunk.host || chunk.key == 0 || chunk.wanted || wire::CountOf(units) > room) continue;
+    if ((!chunk.host && !chunk.slot) || chunk.key == 0 || chunk.wanted || wire::CountOf(units) > room) continue;
     room -= wire::CountOf(units);
     if (units != chunk.known && holes != wire::kAnyHoles) holes -= empty;
     chunk.wanted = true;
@@ -227,25 +232,28 @@ void TestProgram::Want(std::uint32_t count, std::uint32_t room, std::uint32_t ho
 }
 
 void TestProgram::Take(const LineMessage& message, std::span<UniqueFd> fds, bool stored) {
-  const bool fails = stored ? freed_fails : taken_fails;
+  const bool away = message.type == LineType::kStoredAway, refuses = stored && !away && !imports;
+  const bool fails = refuses || (stored ? freed_fails : taken_fails);
   for (std::uint32_t i = 0; i < message.count; ++i) {
     Chunk& chunk = chunks_.at(message.chunk[i]);
     (stored ? chunk.offered : chunk.wanted) = false;
     struct stat status = {};
-    if (stored && fstat(fds[i].Get(), &status) == 0) host_memories_.push_back(status.st_ino);
+    if (stored && !away && fstat(fds[i].Get(), &status) == 0) host_memories_.push_back(status.st_ino);
     if (fails) {
       if (!stored) LeaveOut(chunk);
       continue;
     }
-    Unmap(chunk);
-    Map(chunk, stored ? Memory{wire::kAllUnits, {Import(driver_, fds[i].Get())}} : std::exchange(chunk.coming, {}));
-    chunk.host = stored;
+    if (!chunk.file) Unmap(chunk);
+    if (!stored) Map(chunk, std::exchange(chunk.coming, {}));
+    if (stored && !away) Map(chunk, {wire::kAllUnits, {Import(driver_, fds[i].Get())}});
+    chunk.host = stored && !away;
+    chunk.file = chunk.slot = away;
     chunk.key = stored ? message.key[i] : 0;
     EXPECT_EQ(stored, chunk.key != 0);
   }
   LineMessage answer = message;
   answer.type = stored ? LineType::kFreed : LineType::kTaken;
-  answer.error = fails ? CUDA_ERROR_OUT_OF_MEMORY : 0;
+  answer.error = refuses ? CUDA_ERROR_INVALID_DEVICE : fails ? CUDA_ERROR_OUT_OF_MEMORY : 0;
   Send(answer);
 }
 
@@ -256,6 +264,7 @@ void TestProgram::Release(const LineMessage& message) {
     Unmap(chunk);
     chunk.host = false;
     chunk.file = true;
+    chunk.slot = chunk.key == message.key[i];
     chunk.key = message.key[i];
   }
   LineMessage answer = message;
@@ -264,16 +273,21 @@ void TestProgram::Release(const LineMessage& message) {
 }
 
 void TestProgram::Hold(const LineMessage& message, std::span<UniqueFd> fds) {
-  for (std::uint32_t i = 0; i < message.count; ++i) {
-    Chunk& chunk = chunks_.at(message.chunk[i]);
-    EXPECT_TRUE(chunk.file && message.key[i] != 0);
-    Map(chunk, {wire::kAllUnits, {Import(driver_, fds[i].Get())}});
-    chunk.host = true;
-    chunk.file = false;
-    chunk.key = message.key[i];
-  }
+  const bool away = message.type == LineType::kReadAway;
   LineMessage answer = message;
   answer.type = LineType::kHeld;
+  if (!away && !imports) {
+    answer.count = 0;
+    answer.error = CUDA_ERROR_INVALID_DEVICE;
+  }
+  for (std::uint32_t i = 0; i < answer.count; ++i) {
+    Chunk& chunk = chunks_.at(message.chunk[i]);
+    EXPECT_TRUE(chunk.file && message.key[i] != 0);
+    if (!away) Map(chunk, {wire::kAllUnits, {Import(driver_, fds[i].Get())}});
+    chunk.host = !away;
+    chunk.file = chunk.slot = away;
+    chunk.key = message.key[i];
+  }
   Send(answer);
 }
 

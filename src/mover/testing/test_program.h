@@ -45,7 +45,7 @@ class TestProgram {
   void Send(wire::LineMessage message, std::span<const int> fds = {});
 
   std::size_t Out() const;     // chunks that are not on the GPU
-  std::size_t InFile() const;  // of them, in the file
+  std::size_t InFile() const;  // of them, those that it holds nothing of: in the file, or parked
   // Whether every chunk has the content that it was made with, wherever it is.
   bool IsIntact() const;
   std::vector<ino_t> HostMemories() const { return host_memories_; }  // that it was ever given
@@ -53,6 +53,7 @@ class TestProgram {
   // Called in place of the answer that this type of message has; the descriptors are those that came along.
   std::map<wire::LineType, std::function<void(const wire::LineMessage&, std::span<UniqueFd>)>> instead;
   pid_t pid = getpid();  // as the mover is told
+  bool imports = true;   // its driver takes the mover's host memory
   bool freed_fails = false;
   bool taken_fails = false;
   std::map<wire::LineType, int> seen;
@@ -69,7 +70,8 @@ class TestProgram {
     cuda::CUdeviceptr address = 0;
     Memory memory;
     bool host = false;                    // it is in host memory
-    bool file = false;                    // it is in the file
+    bool file = false;                    // it is in the file, or parked
+    bool slot = false;                    // it is parked
     std::uint64_t key = 0;                // while it is in either, and a mover may have it
     Memory coming;                        // while it is wanted: what it is copied to
     wire::Units known = wire::kAllUnits;  // what of it has its contents

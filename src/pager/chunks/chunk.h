@@ -14,18 +14,20 @@ enum class Backing : std::uint8_t {
   kDevice,      // GPU memory, mapped
   kHost,        // host memory, not mapped: the program must not run
   kHostMapped,  // host memory, mapped: kernels reach it over the bus
-  kFile,        // the mover's file, under Chunk::key: the program must not run
+  kAway,        // with the mover, under Chunk::key, in its file or in its host memory. The program holds nothing of it,
+                // and must not run
 };
 
 // State of one chunk of address space. `live` is a part of `Usable`. Region keeps `idle`.
 struct Chunk {
   Backing backing = Backing::kNone;
-  bool offered = false;         // it is being copied to host memory, or from there to the file
+  bool offered = false;         // it is being copied to host memory, or given up to the mover from there
   bool wanted = false;          // it is being copied to the GPU
   bool known = false;           // the mover knows that it is out
   bool adopting = false;        // a new mover was asked whether it has the memory of this chunk, and has not answered
   bool shared = false;          // other processes, or devices, may have its GPU memory mapped
   bool squeezed = false;        // it went out only to come back without its holes
+  bool in_slot = false;         // it is away, and not in the mover's file: it can come to the GPU from there
   bool reserved = false;        // its addresses are the program's own (Reservations): a piece has one mapping's memory
   std::uint32_t blocks = 0;     // blocks that lie in it, wholly or in part
   std::uint32_t pins = 0;       // reasons why it must not move
@@ -36,13 +38,15 @@ struct Chunk {
   Units idle = 0;               // part of `units`: without blocks, and memory that can be given back as it is
   Units cuts = 0;               // part of `live`, where it is reserved: those at which a block begins in it
   Nanos empty_since = 0;        // CLOCK_MONOTONIC: when a block last left units empty
-  Driver::Handle handle = 0;    // of its memory in one piece; 0 in kNone and kFile, and where it is sparse
+  Driver::Handle handle = 0;    // of its memory in one piece; 0 in kNone and kAway, and where it is sparse
   std::uint64_t key = 0;        // by which any mover finds it while it is out; 0: no mover ever will
   Driver::Handle coming = 0;    // GPU memory that it is copied into; 0 unless `wanted`, and where that is sparse
   SparsePointer sparse;         // its GPU memory, where that is in pieces
   SparsePointer coming_sparse;  // likewise what it is copied into
 
   bool InHost() const { return backing == Backing::kHost || backing == Backing::kHostMapped; }
+  // Whether the mover can bring it to the GPU at once.
+  bool MayCome() const { return (InHost() || in_slot) && known && !wanted && live != 0; }
   // Whether it is out for good: no mover has its host memory.
   bool Stranded() const { return InHost() && key == 0; }
   bool Mapped() const { return backing == Backing::kDevice || backing == Backing::kHostMapped; }

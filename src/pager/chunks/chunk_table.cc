@@ -13,8 +13,9 @@ ChunkTable::ChunkTable(ChunkMemory memory, Room& room, const ChunkRange& small, 
 void ChunkTable::Put(Region& region, std::size_t index, const Chunk& chunk) {
   const Chunk before = region[index];
   Count(region, before, std::uint64_t{0} - 1);
-  if (before.backing == Backing::kDevice && chunk.InHost()) figures_.moved_out += BytesOf(region, before);
-  if (before.InHost() && chunk.backing == Backing::kDevice) figures_.moved_in += BytesOf(region, chunk);
+  const auto out = [](const Chunk& its) { return its.InHost() || its.backing == Backing::kAway; };
+  if (before.backing == Backing::kDevice && out(chunk)) figures_.moved_out += BytesOf(region, before);
+  if (out(before) && chunk.backing == Backing::kDevice) figures_.moved_in += BytesOf(region, chunk);
   region.Put(index, chunk);
   Count(region, region[index], 1);
   room_.Holds(figures_);
@@ -29,6 +30,7 @@ void ChunkTable::Count(const Region& region, const Chunk& chunk, std::uint64_t s
   figures_.live += sum(chunk.live);
   figures_.blank += sum(chunk.Blank());
   if (!chunk.Mapped() || chunk.offered || chunk.wanted) figures_.unsafe += sum(chunk.units);
+  if (chunk.InHost()) figures_.held += sum(chunk.units);
   if (chunk.backing != Backing::kDevice) {
     figures_.swapped += sum(chunk.live);
     if (chunk.Stranded()) {
@@ -154,14 +156,14 @@ void ChunkTable::Unback(Region& region, std::size_t index) {
     chunk.sparse->Release(memory_, chunk.units);
   } else {
     if (chunk.Mapped()) memory_.Unmap(address, region.range.chunk_bytes);
-    if (chunk.backing != Backing::kFile) memory_.Release(chunk.handle);
+    if (chunk.backing != Backing::kAway) memory_.Release(chunk.handle);
   }
   chunk.backing = Backing::kNone;
   chunk.handle = 0;
   chunk.sparse = {};
   chunk.units = chunk.live = chunk.cuts = 0;
   chunk.key = 0;
-  chunk.shared = chunk.squeezed = false;
+  chunk.shared = chunk.squeezed = chunk.in_slot = false;
   Put(region, index, chunk);
 }
 

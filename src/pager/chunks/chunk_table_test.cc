@@ -102,21 +102,23 @@ TEST_F(ChunkTableTest, SmallChunksArePinned) {
 TEST_F(ChunkTableTest, Out) {
   const std::uint64_t two = 2 * kUnitBytes, holes = 30 * kUnitBytes;
   Chunk out{.backing = Backing::kHost, .blocks = 1, .units = 0b11, .live = 0b11, .key = 1};
-  EXPECT_EQ(Put(out), (HeapFigures{.swapped = two, .holes_out = holes, .live = two, .unsafe = two}));
-  out.backing = Backing::kFile;
+  EXPECT_EQ(Put(out), (HeapFigures{.swapped = two, .holes_out = holes, .live = two, .unsafe = two, .held = two}));
+  out.backing = Backing::kAway;
   EXPECT_EQ(Put(out), (HeapFigures{.swapped = two, .holes_out = holes, .live = two, .unsafe = two}));
   out.backing = Backing::kHostMapped;
-  EXPECT_EQ(Put(out), (HeapFigures{.swapped = two, .holes_out = holes, .live = two}));
+  EXPECT_EQ(Put(out), (HeapFigures{.swapped = two, .holes_out = holes, .live = two, .held = two}));
   out.squeezed = true;
-  EXPECT_EQ(Put(out), (HeapFigures{.swapped = two, .squeezed = two, .live = two})) << "it comes back without";
+  EXPECT_EQ(Put(out), (HeapFigures{.swapped = two, .squeezed = two, .live = two, .held = two}))
+      << "it comes back without";
   out.squeezed = false;
   out.pins = 1;
-  EXPECT_EQ(Put(out), (HeapFigures{.swapped = two, .holes_out = holes, .live = two, .recalled = two}));
+  EXPECT_EQ(Put(out), (HeapFigures{.swapped = two, .holes_out = holes, .live = two, .recalled = two, .held = two}));
   out.pins = 0;
   out.wanted = true;
   out.coming = 1;
   out.moving = 0b11;
-  HeapFigures coming{.swapped = two, .holes_out = holes, .live = two, .unsafe = two, .coming = kChunkBytes};
+  HeapFigures coming{
+      .swapped = two, .holes_out = holes, .live = two, .unsafe = two, .coming = kChunkBytes, .held = two};
   EXPECT_EQ(Put(out), coming);
   out.coming = 0;
   out.coming_sparse = SparsePointer::Make();
@@ -128,9 +130,9 @@ TEST_F(ChunkTableTest, Out) {
 TEST_F(ChunkTableTest, WhatNoMoverHasIsNeitherToComeBackNorToTakeRoom) {
   const std::uint64_t two = 2 * kUnitBytes;
   Chunk out{.backing = Backing::kHost, .blocks = 1, .pins = 1, .units = 0b11, .live = 0b11, .key = 0};
-  EXPECT_EQ(Put(out), (HeapFigures{.swapped = two, .stranded = two, .live = two, .unsafe = two}));
+  EXPECT_EQ(Put(out), (HeapFigures{.swapped = two, .stranded = two, .live = two, .unsafe = two, .held = two}));
   out.backing = Backing::kHostMapped;
-  EXPECT_EQ(Put(out), (HeapFigures{.swapped = two, .stranded = two, .live = two}));
+  EXPECT_EQ(Put(out), (HeapFigures{.swapped = two, .stranded = two, .live = two, .held = two}));
   EXPECT_EQ(Put({}), HeapFigures{});
 }
 
@@ -139,7 +141,7 @@ TEST_F(ChunkTableTest, MovesAreCountedByGpuMemoryAndFreeingIsNone) {
   Chunk out{.backing = Backing::kHost, .blocks = 1, .units = 1, .live = 1};
   Put(here);
   EXPECT_EQ(Put(out).moved_out, kChunkBytes);
-  out.backing = Backing::kFile;
+  out.backing = Backing::kAway;
   EXPECT_EQ(Put(out).moved_out, kChunkBytes);
   out.backing = Backing::kHostMapped;
   EXPECT_EQ(Put(out).moved_in, 0u);

@@ -25,6 +25,7 @@ struct HeapFigures {
   std::uint64_t unsafe = 0;      // in chunks that kernels must not touch now: they have no mapping, or are being copied
   std::uint64_t coming = 0;      // GPU memory that chunks are being copied into; those chunks still count as `swapped`
   std::uint64_t recalled = 0;    // part of `swapped`, not stranded, that was pinned while out: it has to come back
+  std::uint64_t held = 0;        // host memory that the program has: chunks that are out, but not with the mover
   // Sums over the heap's life of what was moved to host memory, and back. Freed and dropped chunks do not count.
   std::uint64_t moved_out = 0, moved_in = 0;
   bool operator==(const HeapFigures&) const = default;

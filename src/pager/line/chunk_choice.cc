@@ -42,7 +42,7 @@ ChunkChoice::Indices ChunkChoice::Hottest(const ChunkTable& chunks, Nanos now) c
   Indices hottest;
   for (const std::size_t i : region.WithMemory()) {
     const Chunk& chunk = region[i];
-    if (chunk.InHost() && chunk.known && !chunk.wanted && chunk.live != 0) hottest.push_back(i);
+    if (chunk.MayCome()) hottest.push_back(i);
   }
   const std::vector<Heat> heats = heat_.Heats(chunks, now);
   std::ranges::sort(hottest, [&](std::size_t a, std::size_t b) {

@@ -22,7 +22,7 @@ class ChunkChoice {
   // Up to `most` chunks that may go: the coldest, coldest first; or those with most holes.
   Indices Coldest(const ChunkTable& chunks, std::size_t most, Nanos now) const TESSERA_REQUIRES(chunks.mutex());
   static Indices MostHoles(const ChunkTable& chunks, std::size_t most) TESSERA_REQUIRES(chunks.mutex());
-  // All chunks that the mover knows and that may come back: those that were squeezed, then the others, hottest first.
+  // All chunks that the mover may bring to the GPU: those that were squeezed, then the others, hottest first.
   Indices Hottest(const ChunkTable& chunks, Nanos now) const TESSERA_REQUIRES(chunks.mutex());
   // Those of these that come back whole: that have no holes, or get room for them. `holes`: units, enough for those
   // with fewest, or wire::kAnyHoles. What was squeezed gets none.

@@ -82,7 +82,8 @@ LineAnswer ChunkMoves::Store(const Message& stored, const Indices& indices, std:
   Region& region = chunks.large();
   const ChunkMemory& memory = chunks.memory();
   LineAnswer answer = AnswerTo(stored, LineType::kFreed);
-  // The copies are held before anything is given up.
+  const bool away = stored.type == LineType::kStoredAway;
+  // The copies are held before anything is given up, if not by the mover alone.
   std::vector<Driver::Handle> copies;
   for (const UniqueFd& fd : fds) {
     Driver::Handle handle = 0;
@@ -104,10 +105,11 @@ LineAnswer ChunkMoves::Store(const Message& stored, const Indices& indices, std:
     } else {
       memory.Release(chunk.handle);
     }
-    chunk.backing = Backing::kHost;
-    chunk.handle = copies[n];
+    chunk.backing = away ? Backing::kAway : Backing::kHost;
+    chunk.handle = away ? 0 : copies[n];
     chunk.key = stored.key[n];
     chunk.known = true;
+    chunk.in_slot = away;
     chunk.shared = false;
     chunk.offered = false;
     chunk.units = std::exchange(chunk.moving, 0);
@@ -241,7 +243,7 @@ LineAnswer ChunkMoves::Load(const Message& loaded, const Indices& indices) {
   }
   for (const std::size_t i : indices) {
     Chunk chunk = region[i];
-    memory.Release(chunk.handle);
+    if (chunk.InHost()) memory.Release(chunk.handle);
     chunk.backing = Backing::kDevice;
     chunk.units = chunk.Coming();
     chunk.handle = std::exchange(chunk.coming, 0);
@@ -249,7 +251,7 @@ LineAnswer ChunkMoves::Load(const Message& loaded, const Indices& indices) {
     chunk.moving = 0;
     chunk.squeezed = false;
     chunk.wanted = false;
-    chunk.known = false;
+    chunk.known = chunk.in_slot = false;
     chunk.key = 0;
     chunks.Put(region, i, chunk);
   }
@@ -262,13 +264,13 @@ LineAnswer ChunkMoves::Settle() {
   const Region& region = chunks.large();
   LineAnswer answer{.message = {.type = LineType::kSettled}, .fds = {}};
   std::int32_t& error = answer.message.error;
-  bool filed = false;
+  bool away = false;
   for (const std::size_t i : region.WithMemory()) {
     if (error != CUDA_SUCCESS) break;
     if (region[i].backing == Backing::kHost) error = MapHost(i);
-    filed |= region[i].backing == Backing::kFile;
+    away |= region[i].backing == Backing::kAway;
   }
-  if (error == CUDA_SUCCESS && filed) error = CUDA_ERROR_NOT_READY;
+  if (error == CUDA_SUCCESS && away) error = CUDA_ERROR_NOT_READY;
   return answer;
 }
 
@@ -289,9 +291,10 @@ CUresult ChunkMoves::MapHost(std::size_t index) {
   return result;
 }
 
-// ---- the file ----
+// ---- away ----
 
-// A chunk that was freed meanwhile is not in host memory any more; the mover was told that it is dropped before.
+// A chunk stays in its slot if its key stays the same. The program may have freed one meanwhile: it is not in host
+// memory then, and the mover heard of that before.
 LineAnswer ChunkMoves::Release(const Message& filed) {
   Region& region = chunks.large();
   LineAnswer answer{.message = {.type = LineType::kReleased}, .fds = {}};
@@ -309,8 +312,9 @@ LineAnswer ChunkMoves::Release(const Message& filed) {
     Chunk chunk = region[i];
     if (chunk.backing == Backing::kHostMapped) chunks.memory().Unmap(filed.chunk[n], kChunkBytes);
     chunks.memory().Release(chunk.handle);
-    chunk.backing = Backing::kFile;
+    chunk.backing = Backing::kAway;
     chunk.handle = 0;
+    chunk.in_slot = chunk.key == filed.key[n];
     chunk.key = filed.key[n];
     chunk.offered = false;
     chunks.Put(region, i, chunk);
@@ -322,17 +326,34 @@ LineAnswer ChunkMoves::Release(const Message& filed) {
 LineAnswer ChunkMoves::Hold(const Message& read, std::span<UniqueFd> fds) {
   Region& region = chunks.large();
   LineAnswer answer{.message = {.type = LineType::kHeld}, .fds = {}};
+  const bool away = read.type == LineType::kReadAway;
   for (std::uint32_t n = 0; n < read.count; ++n) {
     const auto index = region.IndexAt(read.chunk[n]);
     if (!index) continue;
     Chunk chunk = region[*index];
-    if (chunk.backing != Backing::kFile || !chunk.known) continue;
-    if (chunks.memory().Import(fds[n].Get(), &chunk.handle) != CUDA_SUCCESS) continue;
-    chunk.backing = Backing::kHost;
+    if (chunk.backing != Backing::kAway || !chunk.known || chunk.wanted) continue;
+    if (away) {
+      chunk.in_slot = true;
+    } else {
+      const CUresult imported = chunks.memory().Import(fds[n].Get(), &chunk.handle);
+      if (imported != CUDA_SUCCESS) {
+        answer.message.error = imported;
+        continue;
+      }
+      chunk.backing = Backing::kHost;
+      chunk.in_slot = false;
+    }
     chunk.key = read.key[n];
     chunks.Put(region, *index, chunk);
     answer.message.chunk[answer.message.count++] = read.chunk[n];
   }
+  return answer;
+}
+
+LineAnswer ChunkMoves::Park() const {
+  const Region& region = chunks.large();
+  LineAnswer answer{.message = {.type = LineType::kParked}, .fds = {}};
+  for (const std::size_t i : region.WithMemory()) answer.message.room += region[i].InHost() ? 1 : 0;
   return answer;
 }
 

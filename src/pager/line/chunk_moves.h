@@ -13,7 +13,7 @@
 
 namespace tessera::pager {
 
-// Moves the large chunks of a heap between GPU memory, host memory and the mover's file: what each of the mover's
+// Moves the large chunks of a heap between GPU memory, host memory and the mover alone: what each of the mover's
 // messages (src/wire/line.h) does to them. Which chunks a message may name is for LineAgent to check.
 //
 // A chunk always has one copy that cannot be lost: it keeps its memory until it has the memory of the copy.
@@ -31,12 +31,13 @@ class ChunkMoves {
   // copied from then on.
   LineAnswer Offer(std::uint32_t most, Nanos now) TESSERA_REQUIRES(chunks.mutex());
   LineAnswer OfferHoles(std::uint32_t most) TESSERA_REQUIRES(chunks.mutex());
-  // The copies are in the host memory of these descriptors; all of the chunks go there, or none.
+  // The copies are in the host memory of these descriptors; all of the chunks go there, or none. Without descriptors
+  // the mover keeps them, and all of the chunks are away.
   LineAnswer Store(const Message& stored, const Indices& indices, std::span<UniqueFd> fds)
       TESSERA_REQUIRES(chunks.mutex());
   void Keep(const Indices& indices) TESSERA_REQUIRES(chunks.mutex());
 
-  // In. Want chooses up to `most` of the hottest chunks that the mover knows, and makes GPU memory for them, `room`
+  // In. Want chooses up to `most` of the hottest chunks that may come, and makes GPU memory for them, `room`
   // units at most: in one piece, or for the units that blocks lie in. `holes`: units beside those that pieces may have,
   // or wire::kAnyHoles; chunks with few holes get them. What was squeezed comes first, and without its holes.
   LineAnswer Want(std::uint32_t most, std::uint32_t room, std::uint32_t holes, Nanos now)
@@ -45,14 +46,17 @@ class ChunkMoves {
   LineAnswer Load(const Message& loaded, const Indices& indices) TESSERA_REQUIRES(chunks.mutex());
   void LeaveOut(const Indices& indices) TESSERA_REQUIRES(chunks.mutex());
 
-  // Maps every chunk that is in host memory. CUDA_ERROR_NOT_READY if some are in the file.
+  // Maps every chunk that is in host memory. CUDA_ERROR_NOT_READY if some are away.
   LineAnswer Settle() TESSERA_REQUIRES(chunks.mutex());
 
-  // The file has copies of chunks: gives up their host memory, but of those that are not in host memory any more, or
-  // on their way.
+  // The mover has the chunks without the program, which gives up their host memory: but not of those that are not in
+  // host memory any more, or on their way.
   LineAnswer Release(const Message& filed) TESSERA_REQUIRES(chunks.mutex());
-  // The file's copies are in the host memory of these descriptors: takes what can be imported.
+  // Chunks that are away are in the host memory of these descriptors: takes what can be imported. Without descriptors
+  // they stay away, in slots.
   LineAnswer Hold(const Message& read, std::span<UniqueFd> fds) TESSERA_REQUIRES(chunks.mutex());
+  // Counts the chunks that are in host memory.
+  LineAnswer Park() const TESSERA_REQUIRES(chunks.mutex());
 
   // The line is lost, and so is every copy that was under way: its chunk stays where it is.
   void Abandon() TESSERA_REQUIRES(chunks.mutex());

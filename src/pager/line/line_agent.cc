@@ -48,6 +48,7 @@ bool LineAgent::Act(const Message& message, std::span<UniqueFd> fds, std::vector
       answers->push_back(moves_.Want(message.count, message.room, message.holes, MonotonicNow()));
       return true;
     case LineType::kStored:
+    case LineType::kStoredAway:
       if (all_offered) answers->push_back(moves_.Store(message, offered, fds));
       return all_offered;
     case LineType::kLoaded:
@@ -66,7 +67,11 @@ bool LineAgent::Act(const Message& message, std::span<UniqueFd> fds, std::vector
       answers->push_back(moves_.Release(message));
       return true;
     case LineType::kRead:
+    case LineType::kReadAway:
       answers->push_back(moves_.Hold(message, fds));
+      return true;
+    case LineType::kPark:
+      answers->push_back(moves_.Park());
       return true;
     case LineType::kAdopted:
       return OnAdopted(message);
@@ -102,28 +107,28 @@ void LineAgent::Lost() {
 
 void LineAgent::Adopt(std::vector<Answer>* answers) {
   const UncancelledLock lock(moves_.chunks.mutex());
-  NameKeys(LineType::kAdopt, false, answers);
   NameKeys(LineType::kAdoptFiled, true, answers);
+  NameKeys(LineType::kAdopt, false, answers);
 }
 
-// Names the chunks that a new mover does not know yet, with their keys: those in the file, or those in host memory.
-void LineAgent::NameKeys(LineType type, bool filed, std::vector<Answer>* answers) {
+// Names the chunks that a new mover does not know yet, with their keys: those that are away, or those in host memory.
+void LineAgent::NameKeys(LineType type, bool away, std::vector<Answer>* answers) {
   Region& region = moves_.chunks.large();
   Answer answer{.message = {.type = type}, .fds = {}};
   for (const std::size_t i : region.WithMemory()) {
     Chunk chunk = region[i];
-    const bool there = filed ? chunk.backing == Backing::kFile : chunk.InHost();
+    const bool there = away ? chunk.backing == Backing::kAway : chunk.InHost();
     if (!there || chunk.key == 0 || chunk.known || chunk.adopting) continue;
-    // A chunk that is in no slot stays where it is, and the mover answers so. One that is in no file is lost; the mover
-    // knows it all the same, to say so whenever it is asked for.
-    (filed ? chunk.known : chunk.adopting) = true;
+    // A chunk that is in no slot stays where it is, and the mover answers so. One that is away, and that no mover has,
+    // is lost; the mover knows it all the same, to say so whenever it is asked for.
+    (away ? chunk.known : chunk.adopting) = true;
     moves_.chunks.Put(region, i, chunk);
     answer.message.chunk[answer.message.count] = region.range.AddressOf(i);
     answer.message.key[answer.message.count++] = chunk.key;
     if (answer.message.count == wire::kMostChunks)
       answers->push_back(std::exchange(answer, {.message = {.type = type}, .fds = {}}));
   }
-  if (answer.message.count > 0 || !filed) answers->push_back(std::move(answer));
+  if (answer.message.count > 0 || !away) answers->push_back(std::move(answer));
 }
 
 // A chunk that was freed since it was named is dropped now: the mover did not know it when it was freed.

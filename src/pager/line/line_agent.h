@@ -33,8 +33,8 @@ class LineAgent {
   // The line is gone, and with it every copy that was under way: chunks that were offered or wanted stay as they are.
   void Lost();
 
-  // Appends what a new mover hears first: the keys of all chunks that lie in host memory, or in the file. A chunk that
-  // it does not find stays in host memory, and is not spoken of again.
+  // Appends what a new mover hears first: the keys of all chunks that are away, and then of those in host memory. One
+  // of those that it does not find stays there, and is not spoken of again.
   void Adopt(std::vector<Answer>* answers);
 
  private:
@@ -43,7 +43,7 @@ class LineAgent {
       TESSERA_REQUIRES(moves_.chunks.mutex());
   bool OnAdopted(const Message& message) TESSERA_REQUIRES(moves_.chunks.mutex());
   void TakeDroppedLocked(std::vector<Answer>* answers) TESSERA_REQUIRES(moves_.chunks.mutex());
-  void NameKeys(wire::LineType type, bool filed, std::vector<Answer>* answers) TESSERA_REQUIRES(moves_.chunks.mutex());
+  void NameKeys(wire::LineType type, bool away, std::vector<Answer>* answers) TESSERA_REQUIRES(moves_.chunks.mutex());
   template <typename Is>
   ChunkMoves::Indices Named(const Message& message, Is is) const TESSERA_REQUIRES(moves_.chunks.mutex());
 

@@ -17,7 +17,7 @@ using wire::LineMessage;
 using wire::LineType;
 
 // Types of messages that a byte chooses from: all that there are, and some that are not.
-constexpr std::uint16_t kTypes[] = {1, 2, 3, 4, 5, 6, 7, 1, 2, 4, 5, 7, 8, 9, 10, 65, 9999, 11, 11};
+constexpr std::uint16_t kTypes[] = {1, 2, 3, 4, 5, 6, 7, 1, 2, 4, 5, 7, 8, 9, 10, 65, 9999, 11, 11, 12, 13, 13, 14, 4};
 
 class Run {
  public:

@@ -37,9 +37,10 @@ void FakeMover::Hear(LineAgent::Answer& answer) {
   switch (answer.message.type) {
     case LineType::kDropped:
       for (const std::uint64_t chunk : chunks) {
-        if (!stored_.contains(chunk) && !filed_.contains(chunk))
+        if (!stored_.contains(chunk) && !filed_.contains(chunk) && !parked_.contains(chunk))
           complaints_.push_back("it dropped a chunk that is not stored");
         if (auto gone = filed_.extract(chunk)) file_.erase(gone.mapped());
+        if (auto gone = parked_.extract(chunk)) slots_.erase(gone.mapped());
         const bool loading = std::ranges::any_of(wants_, [&](const auto& want) { return Names(want.chunks, chunk); });
         if (loading) complaints_.push_back("it dropped a chunk that it wants");
         if (auto gone = stored_.extract(chunk)) driver_.DropForMover(gone.mapped());
@@ -49,7 +50,8 @@ void FakeMover::Hear(LineAgent::Answer& answer) {
       Offered offered;
       const auto pieces = PiecesIn(answer);
       for (std::uint32_t i = 0; i < chunks.size(); ++i) {
-        if (stored_.contains(chunks[i])) complaints_.push_back("it offered a chunk that is stored");
+        if (stored_.contains(chunks[i]) || parked_.contains(chunks[i]))
+          complaints_.push_back("it offered a chunk that is stored");
         if (answer.message.units[i] == 0) complaints_.push_back("it offered nothing of a chunk");
         offered.chunks.push_back(chunks[i]);
         offered.taken.push_back(TakenBy(answer.message, i));
@@ -67,7 +69,8 @@ void FakeMover::Hear(LineAgent::Answer& answer) {
     case LineType::kWant: {
       Wanted wanted{.chunks = {chunks.begin(), chunks.end()}, .units = {}, .pieces = PiecesIn(answer), .taken = {}};
       for (std::uint32_t i = 0; i < chunks.size(); ++i) {
-        if (!stored_.contains(chunks[i])) complaints_.push_back("it wants a chunk that is not stored");
+        if (!stored_.contains(chunks[i]) && !parked_.contains(chunks[i]))
+          complaints_.push_back("it wants a chunk that is not stored");
         wanted.units.push_back(answer.message.units[i]);
         came_in_ += PiecesOf(answer.message, i);
         came_sparse_ += IsWhole(answer.message, i) ? 0 : 1;
@@ -83,7 +86,7 @@ void FakeMover::Hear(LineAgent::Answer& answer) {
         const auto slot = slots_.find(answer.message.key[i]);
         if (slot == slots_.end()) continue;
         stored_.emplace(chunks[i], driver_.ImportForMover(slot->second));
-        adopted.key[i] = slot->first;
+        adopted.key[i] = keys_[chunks[i]] = slot->first;
       }
       std::vector<LineAgent::Answer> more;
       if (chunks.empty()) break;  // that was all
@@ -93,8 +96,9 @@ void FakeMover::Hear(LineAgent::Answer& answer) {
     }
     case LineType::kAdoptFiled:
       for (std::size_t i = 0; i < chunks.size(); ++i) {
-        if (!file_.contains(answer.message.key[i])) complaints_.push_back("it knows a wrong key");
-        filed_.emplace(chunks[i], answer.message.key[i]);
+        const std::uint64_t key = answer.message.key[i];
+        if (!file_.contains(key) && !slots_.contains(key)) complaints_.push_back("it knows a wrong key");
+        (file_.contains(key) ? filed_ : parked_).emplace(chunks[i], key);
       }
       break;
     default:
@@ -152,8 +156,45 @@ bool FakeMover::ReadBack(std::uint64_t chunk) {
     return false;
   }
   stored_.emplace(chunk, handle);
+  keys_[chunk] = read.key[0];
   file_.erase(filed->second);
   filed_.erase(filed);
+  return true;
+}
+
+bool FakeMover::ReadAway(std::uint64_t chunk) {
+  const auto filed = filed_.find(chunk);
+  if (filed == filed_.end()) return false;
+  LineMessage read = Named(LineType::kReadAway, {&chunk, 1});
+  read.key[0] = next_key_++;
+  if (Say(read, {}, LineType::kHeld).count == 0) return false;
+  UniqueFd fd;
+  driver_.DropForMover(driver_.MakeForMover(kChunkBytes, true, file_.at(filed->second), &fd));
+  slots_.insert_or_assign(read.key[0], std::move(fd));
+  parked_.emplace(chunk, read.key[0]);
+  file_.erase(filed->second);
+  filed_.erase(filed);
+  return true;
+}
+
+bool FakeMover::Park(std::uint64_t chunk) {
+  LineMessage message = Named(LineType::kFiled, {&chunk, 1});
+  message.key[0] = keys_[chunk];
+  if (Say(message, {}, LineType::kReleased).count == 0) return false;
+  parked_.emplace(chunk, keys_.at(chunk));
+  const auto stored = stored_.extract(chunk);
+  driver_.DropForMover(stored.mapped());  // the slot keeps the memory
+  return true;
+}
+
+bool FakeMover::Unpark(std::uint64_t chunk) {
+  LineMessage read = Named(LineType::kRead, {&chunk, 1});
+  read.key[0] = keys_[chunk] = parked_.at(chunk);
+  std::vector<UniqueFd> fds(1);
+  fds[0].Reset(fcntl(slots_.at(read.key[0]).Get(), F_DUPFD_CLOEXEC, 0));
+  if (Say(read, std::move(fds), LineType::kHeld).count == 0) return false;
+  stored_.emplace(chunk, driver_.ImportForMover(slots_.at(read.key[0])));
+  parked_.erase(chunk);
   return true;
 }
 
@@ -191,17 +232,22 @@ LineMessage FakeMover::FinishOut(std::uint32_t most) {
   for (std::size_t i = 0; i < copied; ++i)
     handles.push_back(driver_.MakeForMover(kChunkBytes, true, offered.words[i], &fds[i]));
   // A name may be dropped in the same breath: it is stored first.
-  LineMessage stored = Named(LineType::kStored, chunks.first(copied));
+  LineMessage stored = Named(away_ ? LineType::kStoredAway : LineType::kStored, chunks.first(copied));
   for (std::size_t i = 0; i < copied; ++i) {
     stored.key[i] = next_key_++;
     fds[i] = Keep(stored.key[i], std::move(fds[i]));
   }
+  if (away_) fds.clear();
   const LineMessage freed = Say(stored, std::move(fds), LineType::kFreed);
   for (std::size_t i = 0; i < copied; ++i) {
     if (freed.error != 0) {
       driver_.DropForMover(handles[i]);
+    } else if (away_) {
+      driver_.DropForMover(handles[i]);  // the slot keeps the memory
+      parked_.emplace(chunks[i], stored.key[i]);
     } else {
       stored_.emplace(chunks[i], handles[i]);
+      keys_[chunks[i]] = stored.key[i];
     }
   }
   if (freed.error == 0) room_.Moved(-BytesOfFirst(offered.taken, copied));
@@ -221,7 +267,9 @@ LineMessage FakeMover::FinishIn(std::uint32_t most) {
   }
   if (copied == 0) return {};
   for (std::size_t i = 0; i < copied; ++i) {
-    const FakeDriver::Words stored = driver_.WordsOf(stored_.at(chunks[i]));
+    const auto parked = parked_.find(chunks[i]);
+    const FakeDriver::Words stored =
+        parked == parked_.end() ? driver_.WordsOf(stored_.at(chunks[i])) : driver_.WordsOf(slots_.at(parked->second));
     for (const Piece& piece : wanted.pieces[i]) {
       FakeDriver::Words words;
       for (const auto& [at, word] : stored) {
@@ -235,6 +283,7 @@ LineMessage FakeMover::FinishIn(std::uint32_t most) {
   for (std::size_t i = 0; i < copied; ++i) {
     if (taken.error != 0) continue;
     if (auto gone = stored_.extract(chunks[i])) driver_.DropForMover(gone.mapped());
+    if (auto gone = parked_.extract(chunks[i])) slots_.erase(gone.mapped());
   }
   if (taken.error == 0) room_.Moved(BytesOfFirst(wanted.taken, copied));
   return taken;
@@ -269,6 +318,7 @@ void FakeMover::Forget() {
   for (const auto& [chunk, handle] : stored_) driver_.DropForMover(handle);
   stored_.clear();
   filed_.clear();
+  parked_.clear();
   offers_.clear();
   wants_.clear();
 }

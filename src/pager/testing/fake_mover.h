@@ -38,6 +38,15 @@ class FakeMover {
   // A stored chunk goes on to the file, or comes back from there to new host memory. False: the program would not.
   bool File(std::uint64_t chunk);
   bool ReadBack(std::uint64_t chunk);
+  // A stored chunk stays where it is, without the program, or the program gets that memory again. False: it would not.
+  bool Park(std::uint64_t chunk);
+  bool Unpark(std::uint64_t chunk);
+  // From now on what is stored is away at once, if `away`.
+  void StoreAway(bool away) { away_ = away; }
+  // A chunk in the file comes to a slot, and stays away. False: the program would not.
+  bool ReadAway(std::uint64_t chunk);
+  // Chunks that the program says are in host memory still.
+  std::uint32_t Held() { return Say({.type = wire::LineType::kPark}, {}, wire::LineType::kParked).room; }
 
   // The line is gone, and another mover comes. The file stays, and so do the descriptors of host memory.
   void Restart();
@@ -47,6 +56,7 @@ class FakeMover {
 
   std::size_t Stored() const { return stored_.size(); }
   std::size_t Filed() const { return filed_.size(); }
+  std::size_t Parked() const { return parked_.size(); }
   // GPU memory that the program made to come back: pieces, and chunks in several or without their holes.
   std::size_t CameIn() const { return came_in_; }
   std::size_t CameSparse() const { return came_sparse_; }
@@ -81,10 +91,13 @@ class FakeMover {
   FakeRoom& room_;
   LineAgent& agent_;
   std::map<std::uint64_t, Driver::Handle> stored_;   // its host memory
+  std::map<std::uint64_t, std::uint64_t> keys_;      // of these, by chunk
+  std::map<std::uint64_t, std::uint64_t> parked_;    // keys by chunk
   std::map<std::uint64_t, UniqueFd> slots_;          // what the daemon keeps of it, by key
   std::map<std::uint64_t, std::uint64_t> filed_;     // keys by chunk
   std::map<std::uint64_t, FakeDriver::Words> file_;  // by key
   std::uint64_t next_key_ = 1000;
+  bool away_ = false;
   std::size_t came_in_ = 0, came_sparse_ = 0;
   std::vector<Offered> offers_;
   std::vector<Wanted> wants_;

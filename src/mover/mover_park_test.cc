@@ -1,0 +1,238 @@
+// The mover's program with programs that are parked: they hold nothing, and every word comes back.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "mover/testing/test_mover.h"
+#include "wire/swap_table.h"
+
+namespace tessera::mover {
+namespace {
+
+using wire::kChunkBytes;
+using wire::LineType;
+using wire::MoverMessage;
+using wire::MoverType;
+
+void ExpectParked(const MoverMessage& end) {
+  EXPECT_EQ(end.error, 0);
+  EXPECT_EQ(end.bytes, 0u);
+}
+
+TEST(MoverPark, ParksAndBringsBack) {
+  TestProgram program(4);
+  TestMover mover({.wanted = 8, .most = 8, .program = &program});
+  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 4).error, 0);
+  for (int round = 0; round < 2; ++round) {
+    ExpectParked(mover.Park(1));
+    EXPECT_EQ(program.InFile(), 4u);
+    EXPECT_TRUE(mover.Until([&] { return mover.pool().other == 4 * kChunkBytes; }));
+    EXPECT_EQ(mover.Settle(1), 0);
+    EXPECT_EQ(program.InFile(), 0u);
+    EXPECT_TRUE(program.IsIntact());
+  }
+  ExpectParked(mover.Park(1));
+  mover.BringBack(program);
+  EXPECT_TRUE(mover.Until([&] { return mover.pool().other == 0; }));
+}
+
+TEST(MoverPark, ParksWhatDoesNotFitIntoThePool) {
+  TestFile file(16);
+  TestProgram program(8);
+  TestMover mover({.file = &file, .most = 4, .program = &program});
+  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 8).error, 0);
+  const MoverMessage end = mover.Park(1);
+  ExpectParked(end);
+  EXPECT_GE(end.other, 4 * kChunkBytes);
+  EXPECT_EQ(program.InFile(), 8u);
+  EXPECT_EQ(mover.Move(1, MoverType::kLoad, 8).error, 0);
+  EXPECT_EQ(program.Out(), 0u);
+  EXPECT_TRUE(program.IsIntact());
+}
+
+// ---- two movers ----
+
+// A mover takes what a program has parked with another one. The test does what the daemon does.
+class MoverLends : public testing::Test {
+ protected:
+  std::vector<wire::SwapEntry> LentEntries() const {
+    std::vector<wire::SwapEntry> lent(64);
+    EXPECT_EQ(pread(slots_.table.Get(), lent.data(), lent.size() * sizeof lent[0], 0),
+              static_cast<ssize_t>(lent.size() * sizeof lent[0]));
+    std::erase_if(lent, [](const auto& entry) { return entry.key == 0 || !entry.Has(wire::SwapEntry::kShared); });
+    return lent;
+  }
+  void HandOver(TestMover& from, TestMover& to) {
+    from.Send({.type = MoverType::kLend, .bytes = static_cast<std::uint64_t>(program_.pid)});
+    const MoverMessage said = from.Await(0, MoverType::kLent);
+    EXPECT_EQ(said.error, 0);
+    EXPECT_EQ(LentEntries().size(), said.other);
+    for (const wire::SwapEntry& entry : LentEntries()) {
+      to.Send({.type = MoverType::kSlotFor,
+               .program = static_cast<std::uint64_t>(entry.owner),
+               .bytes = entry.memory,
+               .other = entry.key,
+               .domain = entry.domain},
+              slots_.kept.at(entry.memory).Get());
+      EXPECT_EQ(to.Await(0, MoverType::kSlotTaken).error, 0);
+      others_.kept.emplace(entry.memory, UniqueFd(dup(slots_.kept.at(entry.memory).Get())));
+    }
+  }
+  void LetGo(TestMover& from) {
+    from.Send({.type = MoverType::kGone, .program = 1, .bytes = static_cast<std::uint64_t>(program_.pid), .other = 1});
+  }
+  void Take(TestMover& to) {
+    to.Program(1, program_);
+    to.Adopt(program_);
+    to.BringBack(program_);
+    EXPECT_TRUE(to.Until([&] { return to.pool().other == 0 && others_.kept.empty(); })) << "they are used once";
+  }
+
+  TestSlots slots_, others_;
+  TestProgram program_{4};
+};
+
+TEST_F(MoverLends, WhatIsParkedToAnotherPool) {
+  TestMover from({.slots = &slots_, .most = 8, .program = &program_}), to({.slots = &others_, .most = 8});
+  EXPECT_EQ(from.Move(1, MoverType::kEvict, 4).error, 0);
+  ExpectParked(from.Park(1));
+  HandOver(from, to);
+  EXPECT_EQ(others_.kept.size(), 4u);
+  EXPECT_TRUE(to.Until([&] { return to.pool().other == 4 * kChunkBytes; }));
+  LetGo(from);
+  EXPECT_TRUE(from.Until([&] { return slots_.kept.empty() && from.pool().bytes == 0; }));
+  Take(to);
+}
+
+TEST_F(MoverLends, WhatIsHeldToNobody) {
+  TestMover from({.slots = &slots_, .most = 8, .program = &program_});
+  EXPECT_EQ(from.Move(1, MoverType::kEvict, 4).error, 0);
+  from.Send({.type = MoverType::kLend, .bytes = static_cast<std::uint64_t>(program_.pid)});
+  EXPECT_EQ(from.Await(0, MoverType::kLent).error, EBUSY);
+  EXPECT_TRUE(LentEntries().empty());
+}
+
+// Before the first one has let go of it, either has it; after that the second one.
+TEST_F(MoverLends, NothingIsLostThoughBothAreKilled) {
+  {
+    TestMover from({.slots = &slots_, .most = 8, .program = &program_}), to({.slots = &others_, .most = 8});
+    EXPECT_EQ(from.Move(1, MoverType::kEvict, 4).error, 0);
+    ExpectParked(from.Park(1));
+    HandOver(from, to);
+    kill(from.pid(), SIGKILL);
+    kill(to.pid(), SIGKILL);
+  }
+  TestMover from({.slots = &slots_, .most = 8}), to({.slots = &others_, .most = 8});
+  HandOver(from, to);  // once more: it is there
+  EXPECT_EQ(others_.kept.size(), 4u);
+  EXPECT_TRUE(to.Until([&] { return to.pool().other == 4 * kChunkBytes; }));
+  LetGo(from);  // though it does not know the program
+  EXPECT_TRUE(from.Until([&] { return slots_.kept.empty(); }));
+  Take(to);
+}
+
+TEST_F(MoverLends, AndTheFirstOneCanHaveItBack) {
+  TestMover from({.slots = &slots_, .most = 8, .program = &program_}), to({.slots = &others_, .most = 8});
+  EXPECT_EQ(from.Move(1, MoverType::kEvict, 4).error, 0);
+  ExpectParked(from.Park(1));
+  HandOver(from, to);
+  LetGo(to);
+  EXPECT_TRUE(to.Until([&] { return others_.kept.empty(); }));
+  EXPECT_EQ(from.Move(1, MoverType::kLoad, 4).error, 0);
+  EXPECT_TRUE(program_.IsIntact());
+  EXPECT_TRUE(from.Until([&] { return slots_.kept.empty(); })) << "they are used once";
+}
+
+// ---- movers that end ----
+
+class MoverParkKilled : public testing::TestWithParam<const char*> {};
+
+TEST_P(MoverParkKilled, LosesNothing) {
+  TestFile file(16);
+  TestSlots slots;
+  TestProgram program(6);
+  const std::string fault = GetParam();
+  {
+    TestMover mover({.fault = fault, .slots = &slots, .file = &file, .most = 5, .program = &program});
+    EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
+    mover.Send({.type = MoverType::kPark, .program = 1});
+    const bool parked = mover.Until([&] { return mover.Has(1, MoverType::kParked); });
+    if (parked && fault.empty()) {
+      kill(mover.pid(), SIGKILL);
+    } else if (parked) {
+      const bool returns = fault.starts_with("mover.return");
+      mover.Send({.type = returns ? MoverType::kSettle : MoverType::kLoad, .program = 1, .bytes = 6 * kChunkBytes});
+    }
+    EXPECT_FALSE(mover.Until([&] { return mover.Has(1, MoverType::kLoaded); }));
+    mover.ExpectKilled(SIGKILL);
+    program.AnswerAll();
+  }
+  EXPECT_TRUE(program.IsIntact());
+  TestMover mover({.slots = &slots, .file = &file, .most = 8, .program = &program});
+  mover.Adopt(program);
+  ExpectParked(mover.Park(1));
+  mover.BringBack(program);
+}
+
+TEST(MoverPark, GoesAwayAtOnceAndComesBack) {
+  TestProgram program(4);
+  TestMover mover({.wanted = 8, .most = 8, .program = &program});
+  mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 4 * kChunkBytes, .other = wire::kEvictAway});
+  EXPECT_EQ(mover.Await(1, MoverType::kEvicted).error, 0);
+  EXPECT_EQ(program.InFile(), 4u);
+  EXPECT_TRUE(program.HostMemories().empty());
+  ExpectParked(mover.Park(1));
+  mover.BringBack(program);
+}
+
+TEST(MoverPark, AProgramThatImportsNothingMovesFromTheFileAsWell) {
+  TestFile file(16);
+  TestProgram program(6);
+  TestMover mover({.file = &file, .most = 4, .program = &program});
+  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 6).error, 0);
+  EXPECT_GE(program.InFile(), 3u);
+  program.imports = false;
+  EXPECT_EQ(mover.Move(1, MoverType::kLoad, 6).error, 0);
+  EXPECT_EQ(program.Out(), 0u);
+  EXPECT_TRUE(program.IsIntact());
+  EXPECT_EQ(mover.Move(1, MoverType::kEvict, 3).error, 0);
+  EXPECT_EQ(mover.Settle(1), EOPNOTSUPP);
+  EXPECT_EQ(mover.Move(1, MoverType::kLoad, 3).error, 0);
+  EXPECT_EQ(mover.Settle(1), 0);
+  EXPECT_TRUE(program.IsIntact());
+}
+
+class MoverAwayKilled : public testing::TestWithParam<const char*> {};
+
+TEST_P(MoverAwayKilled, LosesNothing) {
+  TestSlots slots;
+  TestProgram program(4);
+  {
+    TestMover mover({.fault = GetParam(), .slots = &slots, .most = 8, .program = &program});
+    mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 4 * kChunkBytes, .other = wire::kEvictAway});
+    if (mover.Until([&] { return mover.Has(1, MoverType::kEvicted); }))
+      mover.Send({.type = MoverType::kLoad, .program = 1, .bytes = 4 * kChunkBytes});
+    EXPECT_FALSE(mover.Until([&] { return mover.Has(1, MoverType::kLoaded); }));
+    mover.ExpectKilled(SIGKILL);
+    program.AnswerAll();
+  }
+  EXPECT_TRUE(program.IsIntact());
+  TestMover mover({.slots = &slots, .most = 8, .program = &program});
+  mover.Adopt(program);
+  mover.BringBack(program);
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, MoverAwayKilled,
+                         testing::Values("mover.away.sent", "mover.freed.received", "mover.loaded.sent",
+                                         "mover.taken.received"));
+
+// The first one: while it is parked, and nothing is under way.
+INSTANTIATE_TEST_SUITE_P(Steps, MoverParkKilled,
+                         testing::Values("", "mover.park.sent", "mover.park.answered", "mover.return.sent",
+                                         "mover.return.answered", "mover.taken.received:2"));
+
+}  // namespace
+}  // namespace tessera::mover
