@@ -6,10 +6,10 @@
 namespace tessera::channel {
 namespace {
 
-using Channel = std::pair<std::uint32_t, std::uint32_t>;  // client, handle
+using ClientAndHandle = std::pair<std::uint32_t, std::uint32_t>;  // client, handle
 
 // All stores release and all loads acquire, so that who reads a word of a later state sees its generation, too.
-void Write(WatchdogSlot& slot, pid_t pid, std::uint32_t gpu, std::span<const Channel> channels) {
+void Write(WatchdogSlot& slot, pid_t pid, std::uint32_t gpu, std::span<const ClientAndHandle> channels) {
   slot.pid.store(pid, std::memory_order_release);
   slot.gpu.store(gpu, std::memory_order_release);
   slot.channels.store(static_cast<std::uint32_t>(channels.size()), std::memory_order_release);
@@ -23,7 +23,7 @@ void Write(WatchdogSlot& slot, pid_t pid, std::uint32_t gpu, std::span<const Cha
 struct Content {
   pid_t pid;
   std::uint32_t gpu;
-  std::vector<Channel> channels;
+  std::vector<ClientAndHandle> channels;
 };
 
 // Nothing if the slot is free, or becomes so meanwhile: then its process is thawed already, or noted elsewhere.
@@ -70,7 +70,7 @@ FrozenNotes::FrozenNotes(WatchdogPage& page) : page_(page) {
 }
 
 bool FrozenNotes::Note(pid_t pid, std::uint32_t gpu, const Target& target) {
-  std::vector<Channel> all;
+  std::vector<ClientAndHandle> all;
   for (const Group& group : target.groups) {
     for (const std::uint32_t channel : group.channels) all.emplace_back(group.client, channel);
   }
@@ -79,7 +79,7 @@ bool FrozenNotes::Note(pid_t pid, std::uint32_t gpu, const Target& target) {
       std::max<std::size_t>(1, (all.size() + WatchdogSlot::kMostChannels - 1) / WatchdogSlot::kMostChannels);
   if (free_.size() < needed) return false;
   std::vector<unsigned> slots;
-  for (std::span<const Channel> left = all; slots.size() < needed;) {
+  for (std::span<const ClientAndHandle> left = all; slots.size() < needed;) {
     const auto part = left.first(std::min<std::size_t>(left.size(), WatchdogSlot::kMostChannels));
     left = left.subspan(part.size());
     slots.push_back(free_.back());

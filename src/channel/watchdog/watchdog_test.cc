@@ -18,6 +18,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/testing/temporary_folder.h"
 #include "base/testing/wait_until.h"
 #include "channel/control/soft_control.h"
 #include "channel/watchdog/move_guard_page.h"
@@ -273,8 +274,9 @@ TEST_F(WatchdogTest, WhoIsNoLongerGuardedIsThawedAtOnce) {
 }
 
 TEST_F(WatchdogTest, ItKeepsItsLockUntilTheLastThaw) {
-  std::string path = testing::TempDir() + "watchdog_XXXXXX";
-  UniqueFd lock(mkstemp(path.data()));
+  const TemporaryFolder folder;
+  const std::string path = folder.File("lock", "");
+  UniqueFd lock(open(path.c_str(), O_RDWR | O_CLOEXEC));
   ASSERT_EQ(flock(lock.Get(), LOCK_EX), 0);
   auto watchdog = Watchdog::Start(Open(), kLong, std::move(lock));
   ASSERT_TRUE(watchdog);
@@ -282,7 +284,6 @@ TEST_F(WatchdogTest, ItKeepsItsLockUntilTheLastThaw) {
   EXPECT_NE(flock(next.Get(), LOCK_EX | LOCK_NB), 0);
   watchdog->reset();
   EXPECT_EQ(flock(next.Get(), LOCK_EX | LOCK_NB), 0);
-  unlink(path.c_str());
 }
 
 TEST_F(WatchdogTest, TheDaemonsDeathIsSeen) {

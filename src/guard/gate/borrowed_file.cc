@@ -32,7 +32,7 @@ struct CloseDirectory {
 using Directory = std::unique_ptr<DIR, CloseDirectory>;
 
 // -1 for names that are no number.
-int NumberOf(const char* name) {
+int NumberNamed(const char* name) {
   int number = -1;
   const char* end = name + std::strlen(name);
   const auto [at, error] = std::from_chars(name, end, number);
@@ -60,7 +60,7 @@ void AddControlFiles(const KernelBoundary& boundary, pid_t pid, HeldFiles& held)
     return;
   }
   while (const dirent* entry = readdir(directory.get())) {
-    const int fd = NumberOf(entry->d_name);
+    const int fd = NumberNamed(entry->d_name);
     struct stat file;
     if (fd < 0) continue;
     if (!Look(dirfd(directory.get()), entry->d_name, 0, file)) {
@@ -121,7 +121,7 @@ HeldFiles FindControlFiles(const KernelBoundary& boundary) {
     return held;
   }
   while (const dirent* entry = readdir(proc.get())) {
-    const pid_t pid = NumberOf(entry->d_name);
+    const pid_t pid = NumberNamed(entry->d_name);
     if (pid <= 0) continue;
     errno = 0;
     const long mode = StatusField(pid, "Seccomp");

@@ -15,6 +15,7 @@
 #include <string>
 #include <utility>
 
+#include "base/size.h"
 #include "guard/testing/fake_driver.h"
 
 namespace {
@@ -36,8 +37,6 @@ namespace tessera::guard {
 namespace {
 
 namespace abi = channel::abi;
-
-constexpr std::uint64_t kMiB = 1 << 20;
 
 class IoctlGateTest : public testing::Test {
  protected:

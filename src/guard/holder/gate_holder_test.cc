@@ -2,25 +2,17 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <string>
 
 #include "base/seqpacket.h"
+#include "base/testing/temporary_folder.h"
 
 namespace tessera::guard {
 namespace {
 
 class GateHolderTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "holder_XXXXXX";
-    folder_ = mkdtemp(pattern.data());
-    path_ = folder_ + "/gates.sock";
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   // A daemon comes and goes; nobody needs the holder then.
   void RunToItsEnd(GateHolder& holder, UniqueFd daemon) {
     ASSERT_TRUE(holder.RunOnce(kSecond));
@@ -34,7 +26,8 @@ class GateHolderTest : public testing::Test {
     return lstat(path_.c_str(), &status) == 0;
   }
 
-  std::string folder_, path_;
+  const TemporaryFolder folder_;
+  const std::string path_ = folder_.path() + "/gates.sock";
 };
 
 TEST_F(GateHolderTest, TakesItsNameAwayAtItsEnd) {

@@ -12,10 +12,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
+#include <optional>
 #include <thread>
 #include <vector>
 
+#include "base/testing/temporary_folder.h"
 #include "base/unique_fd.h"
 #include "channel/rm/driver_abi.h"
 
@@ -357,17 +358,16 @@ TEST_F(WatchTest, CountsWhatItCannotRead) {
 }
 
 TEST_F(WatchTest, TellsWhoUsesTheGpuAlready) {
-  std::string directory = testing::TempDir() + "watch_XXXXXX";
-  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  std::optional<TemporaryFolder> directory(std::in_place);
   const Pipe ready;
   const pid_t pid = Fork([&](int) {
-    (void)open((directory + "/nvidiactl").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    (void)open((directory->path() + "/nvidiactl").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     (void)ready.Signal();
     pause();
   });
   ASSERT_TRUE(ready.Await());
   Start({.report_failures = true});
-  std::filesystem::remove_all(directory);
+  directory.reset();
   const auto events = EventsOf(pid);
   ASSERT_EQ(events.size(), 1);
   EXPECT_EQ(events[0].kind, Kind::kExisting);

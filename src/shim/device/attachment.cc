@@ -6,6 +6,7 @@
 
 #include "base/fork_mutex.h"
 #include "shim/device/reserved_sms.h"
+#include "shim/device/ties.h"
 #include "shim/gate/capture.h"
 #include "shim/load/real.h"
 #include "shim/process/say.h"
@@ -31,8 +32,13 @@ bool SwapIsOff() {
 // As many as it may use: in a space perhaps fewer than the GPU has.
 void ReportSms(wire::Page& page, CUdevice device) {
   if (HasReservedSms()) return ReportReservedSms(page, device);
-  int count = 0;
-  REAL_AS(cuDeviceGetAttribute, int*, int, CUdevice)(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+  // It stays what it is, and is asked for once: while the program is suspended the driver answers nothing.
+  static std::atomic<int> counts[Attachment::kMaxDevices];
+  int count = counts[device].load(std::memory_order_relaxed);
+  if (count == 0) {
+    REAL_AS(cuDeviceGetAttribute, int*, int, CUdevice)(&count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+    counts[device].store(count, std::memory_order_relaxed);
+  }
   page.sms.store(static_cast<unsigned>(count), std::memory_order_relaxed);
 }
 
@@ -75,12 +81,15 @@ Attachment* Attachment::Make(CUdevice device) {
 
 Attachment::Attaching Attachment::Attach(UniqueFd* line, bool works) {
   const MutexLock holding(page_.holding);
-  wire::Attach request{.gpu = uuid_,
+  const wire::Uuid uuid = UuidNow();
+  wire::Attach request{.gpu = uuid,
                        .memory_bytes = memory_.Held(),
                        .room_bytes = room_.Held(),
                        .unsafe_bytes = room_.Unsafe(),
                        .contexts = memory_.Contexts(),
-                       .works = works};
+                       .works = works,
+                       .away = page_.Get() ? page_->away.load() : 0};
+  wire::SetText(request.vgpu, vgpu_);
   wire::Attached answer;
   wire::Header header{};
   UniqueFd fds[2];
@@ -90,6 +99,7 @@ Attachment::Attaching Attachment::Attach(UniqueFd* line, bool works) {
   if (!page) return Attaching::kRefused;
   *line = std::move(fds[1]);  // may be missing although memory is swapped: the pager asks for another
   if (gpu_bytes_ == 0) gpu_bytes_ = answer.memory_total;
+  vgpu_ = wire::TextOf(answer.vgpu);
   memory_.Attached(answer.context_bytes);
   room_.Attached(answer.swaps != 0);
   page_.Follow(page, header.gpu);
@@ -98,9 +108,20 @@ Attachment::Attaching Attachment::Attach(UniqueFd* line, bool works) {
   return Attaching::kDone;
 }
 
+// The GPU of its work, which may have moved. The driver's answer for the device stays as it was.
+wire::Uuid Attachment::UuidNow() const {
+  const wire::Page* page = page_.Get();
+  const std::uint64_t words[2] = {page ? page->gpu_uuid[0].load() : 0, page ? page->gpu_uuid[1].load() : 0};
+  if (words[0] == 0 && words[1] == 0) return uuid_;
+  wire::Uuid uuid;
+  memcpy(uuid.bytes, words, sizeof uuid.bytes);
+  return uuid;
+}
+
 // Another page is followed: it says what this process has.
 void Attachment::Report() {
   ReportSms(*page_.Get(), device_);
+  ReportTies(*page_.Get());
   room_.Report();
   gates_.Calls().Report();
 }
@@ -145,7 +166,8 @@ void Attachment::GoOnAlone(bool block) {
     bool safe = true;
     ForEach([&](const Attachment& other) { safe = safe && other.Safe(); });  // work on this GPU may reach theirs
     const MutexLock holding(page_.holding);
-    if (page_.FollowsOwn() || !safe) return false;
+    // A program that is away waits for a daemon that brings it back.
+    if (page_.FollowsOwn() || !safe || page_->away.load() != 0) return false;
     if (!removed)
       Say("the daemon has been gone for %lld s: %s", static_cast<long long>(Session::Instance().Grace() / kSecond),
           block ? "waiting until one answers" : "going on without limits of time");

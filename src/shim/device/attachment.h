@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 #include "base/fork_mutex.h"
 #include "base/unique_fd.h"
@@ -27,6 +28,8 @@ namespace tessera::shim {
 // Paging's, the exports', the heap's, FollowedPage::holding, RoomAccount's report, Session's.
 class Attachment final : private DaemonFollower {
  public:
+  static constexpr int kMaxDevices = 64;
+
   // The attachment of a device, made at its first use; null where the process is not managed or the daemon refused.
   static Attachment* Of(cuda::CUdevice device);
   // Calls `visit` for each attachment that exists.
@@ -58,7 +61,6 @@ class Attachment final : private DaemonFollower {
   void AbandonAfterFork();
 
  private:
-  static constexpr int kMaxDevices = 64;
   enum class Attaching { kDone, kRefused, kGone };  // kGone: no daemon answered, a later try may do better
 
   Attachment(cuda::CUdevice device, wire::Uuid uuid) : device_(device), uuid_(uuid) {}
@@ -67,6 +69,7 @@ class Attachment final : private DaemonFollower {
   // where memory may be swapped. Not analysed: clang cannot know that the page of the accounts is page_.
   Attaching Attach(UniqueFd* line, bool works) TESSERA_NO_THREAD_SAFETY_ANALYSIS;
   void Report();
+  wire::Uuid UuidNow() const;
 
   void Retreat() override;
   bool Reattach() override;
@@ -79,6 +82,7 @@ class Attachment final : private DaemonFollower {
   const cuda::CUdevice device_;
   const wire::Uuid uuid_;
   std::uint64_t gpu_bytes_ = 0;  // as the first daemon said
+  std::string vgpu_;             // its name, as the last one said
   FollowedPage page_;
   HostMemory host_;
   GateKeeper gates_{page_, host_};

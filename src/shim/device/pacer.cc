@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "shim/device/first_call.h"
 #include "shim/device/reserved_sms.h"
 #include "shim/load/real.h"
 #include "shim/memory/paging.h"
@@ -18,6 +19,8 @@ namespace {
 
 // The shortest time between two looks at the daemon and at hot memory.
 constexpr Nanos kLookEvery = 5 * kMillisecond;
+// The time between two looks of a program that is away at its daemon, and whether it is back.
+constexpr Nanos kLookAway = 100 * kMillisecond;
 // A program that frees in the order of a stream often allocates in it again soon, and then needs no driver call. What
 // it leaves alone for this long is for others.
 constexpr Nanos kQuiet = kSecond;
@@ -41,17 +44,25 @@ void Pacer::Run() {
   REAL_AS(cuThreadExchangeStreamCaptureMode, cuda::CUstreamCaptureMode*)(&relaxed);
   for (Nanos next_look = 0;;) {
     const std::uint32_t bell = page_.Bell();
-    const std::optional<Nanos> look = gates_.Look();
+    const bool watched = MindFirstCall();
+    std::optional<Nanos> look = kLookAway;
+    if (const OwnCall call(page_); call)
+      look = gates_.Look();
+    else if (!gates_.Runs())
+      return;
     if (!look) return;
     Nanos wait = *look;
+    if (!watched) wait = std::min(wait, kMillisecond);
     if (Session::Instance().LostSince() != 0) wait = std::min(wait, kReconnectEvery);
     page_.WaitForRing(bell, wait);
-    FollowReservedSms(page_, gates_, device_);
+    if (const OwnCall call(page_); call) FollowReservedSms(page_, gates_, device_);
     const Nanos now = MonotonicNow();
     if (now < next_look) continue;
     next_look = now + kLookEvery;
     DaemonWatch::Instance().Mind(now);
     room_.ReportUse(now);
+    const OwnCall call(page_);
+    if (!call) continue;
     page_->pinned_by[static_cast<std::size_t>(wire::PinReason::kGraph)].store(GraphMemoryOf(device_),
                                                                               std::memory_order_relaxed);
     FreeQuiet(now);

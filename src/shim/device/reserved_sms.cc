@@ -38,15 +38,16 @@ constexpr Nanos kUnpinned = kSecond;  // before a program that no longer has str
 constexpr int kTriesHome = 5;
 constexpr unsigned kBetweenTriesUs = 1'000;
 
-ForkMutex mutex;  // taken after GateKeeper's
-std::vector<Made> made TESSERA_GUARDED_BY(mutex);
-SmPlace place TESSERA_GUARDED_BY(mutex);        // where the SMs are; width 0: as Welcome said
-SmPlace own TESSERA_GUARDED_BY(mutex);          // where they should be without a burst, as a daemon said last; likewise
-bool bursts TESSERA_GUARDED_BY(mutex) = false;  // they are all, by sm.burst, and nothing keeps them
-unsigned pins TESSERA_GUARDED_BY(mutex) = 0;
-CUresult failed TESSERA_GUARDED_BY(mutex) = CUDA_SUCCESS;
-Nanos again TESSERA_GUARDED_BY(mutex) = 0;        // no move before then,
-Nanos burst_again TESSERA_GUARDED_BY(mutex) = 0;  // and none to all SMs before then
+ForkMutex reserved_mutex;  // taken after GateKeeper's
+std::vector<Made> made TESSERA_GUARDED_BY(reserved_mutex);
+SmPlace place TESSERA_GUARDED_BY(reserved_mutex);  // where the SMs are; width 0: as Welcome said
+SmPlace own
+    TESSERA_GUARDED_BY(reserved_mutex);  // where they should be without a burst, as a daemon said last; likewise
+bool bursts TESSERA_GUARDED_BY(reserved_mutex) = false;  // they are all, by sm.burst, and nothing keeps them
+unsigned pins TESSERA_GUARDED_BY(reserved_mutex) = 0;
+CUresult failed TESSERA_GUARDED_BY(reserved_mutex) = CUDA_SUCCESS;
+Nanos again TESSERA_GUARDED_BY(reserved_mutex) = 0;        // no move before then,
+Nanos burst_again TESSERA_GUARDED_BY(reserved_mutex) = 0;  // and none to all SMs before then
 
 // The device's SMs in groups, of which the last has those that are too few for another one; none: the driver cannot
 // split them.
@@ -74,7 +75,7 @@ SmPlace WelcomePlace() {
   return {.from = terms.sm_from, .width = terms.sm_limit};
 }
 
-SmPlace Place() TESSERA_REQUIRES(mutex) {
+SmPlace Place() TESSERA_REQUIRES(reserved_mutex) {
   if (place.width == 0) place = WelcomePlace();
   return place;
 }
@@ -96,7 +97,7 @@ unsigned CountAt(CUdevice device, const SmPlace& where) {
 }
 
 // Makes the green context of a place, and has threads work in it from now on.
-CUresult Make(CUdevice device, CUcontext primary, const SmPlace& where) TESSERA_REQUIRES(mutex) {
+CUresult Make(CUdevice device, CUcontext primary, const SmPlace& where) TESSERA_REQUIRES(reserved_mutex) {
   std::vector<CUdevResource> groups = GroupsAt(device, where);
   if (groups.empty()) return CUDA_ERROR_NOT_SUPPORTED;
   CUdevResourceDesc description = nullptr;
@@ -124,7 +125,7 @@ CUcontext PrimaryOf(CUdevice device) {
 
 // To there, while nothing of the program runs. The context that is for that place; null: it stays where it is, or has
 // none yet.
-CUcontext MoveTo(const SmPlace& wanted, CUdevice device) TESSERA_REQUIRES(mutex) {
+CUcontext MoveTo(const SmPlace& wanted, CUdevice device) TESSERA_REQUIRES(reserved_mutex) {
   const auto before = std::ranges::find(made, wanted, &Made::place);
   if (before != made.end()) {
     context_of_reserved_sms.store(before->context, std::memory_order_release);
@@ -136,7 +137,7 @@ CUcontext MoveTo(const SmPlace& wanted, CUdevice device) TESSERA_REQUIRES(mutex)
 }
 
 // The SMs that are the vGPU's. Without a daemon nobody says.
-SmPlace Own(const wire::Page& page) TESSERA_REQUIRES(mutex) {
+SmPlace Own(const wire::Page& page) TESSERA_REQUIRES(reserved_mutex) {
   if (const SmPlace told = SmPlace::Of(page.sm_place.load(std::memory_order_acquire)); told.width != 0) own = told;
   if (own.width == 0) own = WelcomePlace();
   return own;
@@ -148,7 +149,7 @@ SmPlace Own(const wire::Page& page) TESSERA_REQUIRES(mutex) {
 void EndBurst() {
   Attachment::ForEach([](Attachment& each) {
     const auto move = [&] {
-      const MutexLock lock(mutex);
+      const MutexLock lock(reserved_mutex);
       return std::exchange(bursts, false) ? MoveTo(Own(*each.Page()), each.Device()) : nullptr;
     };
     for (int tries = 0; tries < kTriesHome && !each.Gates().WithoutWork(move);) {
@@ -156,14 +157,14 @@ void EndBurst() {
       usleep(kBetweenTriesUs);  // others want the gates, too
     }
     {
-      const MutexLock lock(mutex);
+      const MutexLock lock(reserved_mutex);
       bursts = false;
     }
     ReportReservedSms(*each.Page(), each.Device());
   });
 }
 
-void TellPins() TESSERA_REQUIRES(mutex) {
+void TellPins() TESSERA_REQUIRES(reserved_mutex) {
   const auto tell = [count = pins](Attachment& each) { each.Page()->sm_pins.store(count, std::memory_order_relaxed); };
   Attachment::ForEach(tell);
 }
@@ -189,7 +190,7 @@ CUresult EnterReservedSms() {
   if (!HasReservedSms()) return CUDA_SUCCESS;
   const CUcontext current = CurrentContext();
   if (!current || current == context_of_reserved_sms.load(std::memory_order_acquire)) return CUDA_SUCCESS;
-  const MutexLock lock(mutex);
+  const MutexLock lock(reserved_mutex);
   if (failed != CUDA_SUCCESS) return failed;
   CUdevice device = -1;
   if (REAL_AS(cuCtxGetDevice, CUdevice*)(&device) != CUDA_SUCCESS) return CUDA_ERROR_INVALID_CONTEXT;
@@ -219,7 +220,7 @@ CUresult PinReservedSms() {
   if (!HasReservedSms()) return CUDA_SUCCESS;
   bool was_bursting;
   {
-    const MutexLock lock(mutex);
+    const MutexLock lock(reserved_mutex);
     ++pins;
     was_bursting = bursts;
     if (!was_bursting) TellPins();
@@ -230,7 +231,7 @@ CUresult PinReservedSms() {
 
 void UnpinReservedSms() {
   if (!HasReservedSms()) return;
-  const MutexLock lock(mutex);
+  const MutexLock lock(reserved_mutex);
   if (pins > 0 && --pins == 0) burst_again = MonotonicNow() + kUnpinned;
   TellPins();
 }
@@ -241,20 +242,20 @@ void FollowReservedSms(FollowedPage& page, GateKeeper& gates, CUdevice device) {
   const Nanos now = MonotonicNow();
   SmPlace wanted;
   {
-    const MutexLock lock(mutex);
+    const MutexLock lock(reserved_mutex);
     const SmPlace home = Own(*page.Get());
     if (pins > 0 || now < again || (burst && now < burst_again)) return;
     wanted = burst ? kAllSms : home;
     if (wanted == Place()) return;
   }
   gates.WithoutWork([&] {
-    const MutexLock lock(mutex);
+    const MutexLock lock(reserved_mutex);
     const CUcontext context = pins == 0 ? MoveTo(wanted, device) : nullptr;
     if (place == wanted) bursts = burst;
     return context;
   });
   {
-    const MutexLock lock(mutex);
+    const MutexLock lock(reserved_mutex);
     if (place != wanted) again = MonotonicNow() + kAgain;
   }
   ReportReservedSms(*page.Get(), device);
@@ -262,7 +263,7 @@ void FollowReservedSms(FollowedPage& page, GateKeeper& gates, CUdevice device) {
 
 void ReportReservedSms(wire::Page& page, CUdevice device) {
   if (!HasReservedSms()) return;
-  const MutexLock lock(mutex);
+  const MutexLock lock(reserved_mutex);
   page.sms.store(CountAt(device, Place()), std::memory_order_relaxed);
   page.sm_pins.store(pins, std::memory_order_relaxed);
   page.sm_taken.store(made.empty() ? 0 : Place().Word(), std::memory_order_release);
@@ -274,14 +275,14 @@ CUresult RefuseBesideReservedSms(const char* call) {
 }
 
 std::vector<CUgreenCtx> ReservedGreenContexts() {
-  const MutexLock lock(mutex);
+  const MutexLock lock(reserved_mutex);
   std::vector<CUgreenCtx> all;
   for (const Made& one : made) all.push_back(one.green);
   return all;
 }
 
 void ForgetReservedGreenContexts() {
-  const MutexLock lock(mutex);
+  const MutexLock lock(reserved_mutex);
   made.clear();
   pins = 0;
   TellPins();

@@ -55,7 +55,7 @@ std::optional<CUresult> MakeNode(CUgraphNode* node, CUgraph graph, const CUgraph
 }
 
 // After the driver made it.
-CUresult Made(CUresult result, CUgraph graph, const CUgraphNodeParams* parameters) {
+CUresult NodeMade(CUresult result, CUgraph graph, const CUgraphNodeParams* parameters) {
   if (result == CUDA_SUCCESS && parameters->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) NoteGraphMemory();
   if (result == CUDA_SUCCESS && parameters->type == CU_GRAPH_NODE_TYPE_GRAPH && MemoryNodes::Any() &&
       parameters->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)
@@ -120,7 +120,7 @@ TESSERA_HOOK cuGraphAddMemFreeNode(CUgraphNode* node, CUgraph graph, const CUgra
 TESSERA_HOOK cuGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,
                             CUgraphNodeParams* parameters) {
   if (const auto made = MakeNode(node, graph, after, count, parameters)) return *made;
-  return Made(REAL(cuGraphAddNode)(node, graph, after, count, parameters), graph, parameters);
+  return NodeMade(REAL(cuGraphAddNode)(node, graph, after, count, parameters), graph, parameters);
 }
 
 // Edges with data lead only from and to kernels.
@@ -129,7 +129,7 @@ TESSERA_HOOK cuGraphAddNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNo
   if (!edges) {
     if (const auto made = MakeNode(node, graph, after, count, parameters)) return *made;
   }
-  return Made(REAL(cuGraphAddNode_v2)(node, graph, after, edges, count, parameters), graph, parameters);
+  return NodeMade(REAL(cuGraphAddNode_v2)(node, graph, after, edges, count, parameters), graph, parameters);
 }
 
 TESSERA_HOOK cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* after, size_t count,

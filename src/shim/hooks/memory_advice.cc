@@ -12,13 +12,13 @@ using namespace tessera::shim;
 
 namespace {
 
-bool IsOurs(CUdeviceptr address) {
+bool IsOurAddress(CUdeviceptr address) {
   CUdevice device = 0;
   return Paging::Of(address) || ImportAt(address, &device);
 }
 
 bool AnyIsOurs(const CUdeviceptr* addresses, std::size_t count) {
-  return addresses && std::any_of(addresses, addresses + count, IsOurs);
+  return addresses && std::any_of(addresses, addresses + count, IsOurAddress);
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ bool AnyIsOurs(const CUdeviceptr* addresses, std::size_t count) {
 #define PREFETCH(name)                                                                          \
   GATED(name, CUdeviceptr, std::size_t, CUdevice, CUstream);                                    \
   TESSERA_HOOK name(CUdeviceptr address, std::size_t bytes, CUdevice device, CUstream stream) { \
-    if (IsOurs(address)) return CUDA_ERROR_INVALID_VALUE;                                       \
+    if (IsOurAddress(address)) return CUDA_ERROR_INVALID_VALUE;                                 \
     return tessera_gated_##name(address, bytes, device, stream);                                \
   }
 PREFETCH(cuMemPrefetchAsync)
@@ -37,7 +37,7 @@ PREFETCH(cuMemPrefetchAsync_ptsz)
 #define PREFETCH_TO(name)                                                                                              \
   GATED(name, CUdeviceptr, std::size_t, CUmemLocation, unsigned, CUstream);                                            \
   TESSERA_HOOK name(CUdeviceptr address, std::size_t bytes, CUmemLocation location, unsigned flags, CUstream stream) { \
-    if (IsOurs(address)) return CUDA_ERROR_INVALID_VALUE;                                                              \
+    if (IsOurAddress(address)) return CUDA_ERROR_INVALID_VALUE;                                                        \
     return tessera_gated_##name(address, bytes, location, flags, stream);                                              \
   }
 PREFETCH_TO(cuMemPrefetchAsync_v2)
@@ -67,21 +67,21 @@ DISCARD_BATCH(cuMemDiscardBatchAsync)
 DISCARD_BATCH(cuMemDiscardBatchAsync_ptsz)
 
 TESSERA_HOOK cuMemAdvise(CUdeviceptr address, std::size_t bytes, CUmem_advise advice, CUdevice device) {
-  return IsOurs(address) ? CUDA_ERROR_INVALID_VALUE : REAL(cuMemAdvise)(address, bytes, advice, device);
+  return IsOurAddress(address) ? CUDA_ERROR_INVALID_VALUE : REAL(cuMemAdvise)(address, bytes, advice, device);
 }
 
 TESSERA_HOOK cuMemAdvise_v2(CUdeviceptr address, std::size_t bytes, CUmem_advise advice, CUmemLocation location) {
-  return IsOurs(address) ? CUDA_ERROR_INVALID_VALUE : REAL(cuMemAdvise_v2)(address, bytes, advice, location);
+  return IsOurAddress(address) ? CUDA_ERROR_INVALID_VALUE : REAL(cuMemAdvise_v2)(address, bytes, advice, location);
 }
 
 TESSERA_HOOK cuMemRangeGetAttribute(void* data, std::size_t data_bytes, CUmem_range_attribute attribute,
                                     CUdeviceptr address, std::size_t bytes) {
-  if (IsOurs(address)) return CUDA_ERROR_INVALID_VALUE;
+  if (IsOurAddress(address)) return CUDA_ERROR_INVALID_VALUE;
   return REAL(cuMemRangeGetAttribute)(data, data_bytes, attribute, address, bytes);
 }
 
 TESSERA_HOOK cuMemRangeGetAttributes(void** data, std::size_t* data_bytes, CUmem_range_attribute* attributes,
                                      std::size_t count, CUdeviceptr address, std::size_t bytes) {
-  if (IsOurs(address)) return CUDA_ERROR_INVALID_VALUE;
+  if (IsOurAddress(address)) return CUDA_ERROR_INVALID_VALUE;
   return REAL(cuMemRangeGetAttributes)(data, data_bytes, attributes, count, address, bytes);
 }

@@ -27,7 +27,7 @@ StreamPool* CurrentStreamPool() {
   return attachment && attachment->Pager() ? CurrentPoolOf(attachment->Device()) : nullptr;
 }
 
-Paging* CurrentPaging() {
+Paging* PagingForPools() {
   const Attachment* attachment = CurrentAttachment();
   return attachment ? attachment->Pager() : nullptr;
 }
@@ -62,7 +62,7 @@ bool Movable(const CUmemPoolProps& properties) {
     if (!address || bytes == 0) return REAL(name)(address, bytes, stream);                                             \
     if (const CUresult result = BeforeUse(stream, per_thread); result != CUDA_SUCCESS) return result;                  \
     if (captures)                                                                                                      \
-      return Captured(CurrentPaging(), address, bytes, stream, per_thread,                                             \
+      return Captured(PagingForPools(), address, bytes, stream, per_thread,                                            \
                       [=] { return REAL(name)(address, bytes, stream); });                                             \
     if (StreamPool* movable = CurrentStreamPool())                                                                     \
       return movable->Memory().Allocate(*movable, bytes, NameOf(stream, per_thread), address);                         \

@@ -5,6 +5,7 @@
 
 #include "base/fork_mutex.h"
 #include "shim/device/current.h"
+#include "shim/device/ties.h"
 #include "shim/handles/handle_memory.h"
 #include "shim/memory/exports.h"
 #include "shim/memory/ledger.h"
@@ -21,9 +22,9 @@ struct Physical {
   int mappings = 0;
 };
 
-ForkMutex mutex;
+ForkMutex vmm_mutex;
 
-std::map<CUmemGenericAllocationHandle, Physical>& Physicals() TESSERA_REQUIRES(mutex) {
+std::map<CUmemGenericAllocationHandle, Physical>& Physicals() TESSERA_REQUIRES(vmm_mutex) {
   static auto* physicals = new std::map<CUmemGenericAllocationHandle, Physical>;
   return *physicals;
 }
@@ -34,14 +35,14 @@ struct Mapping {
 };
 
 // Which memory is mapped, by address.
-std::map<CUdeviceptr, Mapping>& Mappings() TESSERA_REQUIRES(mutex) {
+std::map<CUdeviceptr, Mapping>& Mappings() TESSERA_REQUIRES(vmm_mutex) {
   static auto* mappings = new std::map<CUdeviceptr, Mapping>;
   return *mappings;
 }
 
 // Counts one more handle or mapping of the memory behind `handle`, if it is ours.
 void Add(CUmemGenericAllocationHandle handle, int Physical::* kind) {
-  const MutexLock lock(mutex);
+  const MutexLock lock(vmm_mutex);
   const auto at = Physicals().find(handle);
   if (at != Physicals().end()) ++(at->second.*kind);
 }
@@ -55,7 +56,7 @@ struct Dropped {
   Entry entry = {};  // if nothing refers to the memory any more
 
   Dropped(CUmemGenericAllocationHandle handle, int Physical::* kind) : handle(handle), kind(kind) {
-    const MutexLock lock(mutex);
+    const MutexLock lock(vmm_mutex);
     const auto at = Physicals().find(handle);
     if (at == Physicals().end()) return;
     ours = true;
@@ -69,7 +70,7 @@ struct Dropped {
   void Settle(CUresult result) const {
     if (result == CUDA_SUCCESS) return GiveBack(entry);
     if (!ours) return;
-    const MutexLock lock(mutex);
+    const MutexLock lock(vmm_mutex);
     ++(Physicals().try_emplace(handle, Physical{.handles = 0}).first->second.*kind);
     if (entry.room) Remember(handle, entry);
   }
@@ -77,7 +78,7 @@ struct Dropped {
 
 // A handle of the driver's own is mapped there, if it is counted.
 void NoteMapped(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandle handle) {
-  const MutexLock lock(mutex);
+  const MutexLock lock(vmm_mutex);
   const auto at = Physicals().find(handle);
   if (at == Physicals().end()) return;
   ++at->second.mappings;
@@ -86,7 +87,7 @@ void NoteMapped(CUdeviceptr address, size_t bytes, CUmemGenericAllocationHandle 
 
 // The handle of the driver's own that is mapped around `address`, and counted; 0 if there is none.
 CUmemGenericAllocationHandle MappedAt(CUdeviceptr address) {
-  const MutexLock lock(mutex);
+  const MutexLock lock(vmm_mutex);
   auto at = Mappings().upper_bound(address);
   if (at == Mappings().begin()) return 0;
   --at;
@@ -97,7 +98,7 @@ CUmemGenericAllocationHandle MappedAt(CUdeviceptr address) {
 CUresult DriverUnmap(CUdeviceptr address, size_t bytes) {
   std::map<CUdeviceptr, Mapping> unmapped;
   {
-    const MutexLock lock(mutex);
+    const MutexLock lock(vmm_mutex);
     for (;;) {
       const auto at = Mappings().lower_bound(address);
       if (at == Mappings().end() || at->first - address >= bytes) break;
@@ -109,7 +110,7 @@ CUresult DriverUnmap(CUdeviceptr address, size_t bytes) {
   const CUresult result = REAL_AS(cuMemUnmap, CUdeviceptr, size_t)(address, bytes);
   for (const Dropped& mapping : dropped) mapping.Settle(result);
   if (result != CUDA_SUCCESS) {
-    const MutexLock lock(mutex);
+    const MutexLock lock(vmm_mutex);
     Mappings().merge(unmapped);
   }
   return result;
@@ -134,9 +135,13 @@ TESSERA_HOOK cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, con
                          unsigned long long flags) {
   if (const auto result = Movable().Create(handle, bytes, prop, flags)) return *result;
   const auto make = [=] { return REAL(cuMemCreate)(handle, bytes, prop, flags); };
-  if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return make();
+  if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+    const CUresult result = make();
+    if (result == CUDA_SUCCESS) NoteTie(wire::Tie::kHostMemory);
+    return result;
+  }
   return Counted(RoomOf(Attachment::Of(prop->location.id)), nullptr, ChargeOf(bytes), wire::PinReason::kVmm, make, [=] {
-    const MutexLock lock(mutex);
+    const MutexLock lock(vmm_mutex);
     Physicals()[*handle] = {};
     return *handle;
   });

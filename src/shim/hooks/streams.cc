@@ -10,7 +10,7 @@ namespace {
 
 // The driver may wait for the GPU when it makes one.
 template <typename Make>
-CUresult Made(CUstream* stream, unsigned flags, Make make) {
+CUresult StreamMade(CUstream* stream, unsigned flags, Make make) {
   const InCall in_call;
   if (!HasReservedSms()) return make();
   CUresult result = PinReservedSms();
@@ -37,11 +37,11 @@ bool AsksForOrder(CUstream stream, bool per_thread) {
 }  // namespace
 
 TESSERA_HOOK cuStreamCreate(CUstream* stream, unsigned flags) {
-  return Made(stream, flags, [=] { return REAL(cuStreamCreate)(stream, flags); });
+  return StreamMade(stream, flags, [=] { return REAL(cuStreamCreate)(stream, flags); });
 }
 
 TESSERA_HOOK cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
-  return Made(stream, flags, [=] { return REAL(cuStreamCreateWithPriority)(stream, flags, priority); });
+  return StreamMade(stream, flags, [=] { return REAL(cuStreamCreateWithPriority)(stream, flags, priority); });
 }
 
 #define GET_FLAGS(name) \

@@ -4,8 +4,8 @@ symbol_names.inc, blocking_calls.inc.
 
 Every symbol of the driver gets a slot in tessera_real_table. A plain symbol jumps through its slot. A gated one first looks
 at the gate of the calling thread (offsets as in gate/gate.h), which costs a few instructions while it is open, and falls into
-tessera_gate_slow otherwise. Slots start at stubs that load the driver at the first call of anything. The instructions are
-those of trampolines_PROCESSOR.py.
+tessera_gate_slow otherwise. Slots start at stubs that load the driver at the first call of anything, and lead there again
+while calls are watched (call_watch.h). The instructions are those of trampolines_PROCESSOR.py.
 """
 import importlib
 import sys
@@ -47,9 +47,11 @@ def main():
     asm = [".text"]
     if any(kind == "gate" for kind, _ in kinds.values()):
         asm += code.GATE_ENTER.strip("\n").split("\n")
-    asm += function("tessera_load_and_jump", code.load_and_jump())
+    asm += function("tessera_find_and_jump", code.find_and_jump())
+    entries = []  # what programs are to call, by labels that the linker need not look up where that is possible
     for index, name in enumerate(symbols):
         kind, stream = kinds.get(name, ("jump", None))
+        entries.append(name if kind in ("hook", "blocks", *INNER) else f".Lentry{index}")
         if kind not in ("hook", "blocks"):
             label = "tessera_gated_" + name if kind in INNER else name
             default = PER_THREAD_STREAM if name.endswith(("_ptsz", "_ptds")) else LEGACY_STREAM
@@ -59,16 +61,18 @@ def main():
                 body = code.context(index)
             else:
                 body = code.jump(index)
-            asm += [f".globl {label}", *function(label, code.ENTRY + body, 6 if kind in GATED else 4)]
+            asm += [f".globl {label}", *function(label, [f".Lentry{index}:"] + code.ENTRY + body, 6 if kind in GATED else 4)]
             asm += [f".hidden {label}"] * (kind in INNER)
         asm += [f".Lload{index}:", *code.load_stub(index)]
     asm += [".section .data.rel.local, \"aw\"", ".globl tessera_real_table", ".hidden tessera_real_table",
             ".p2align 6", "tessera_real_table:"]
     asm += [f".quad .Lload{i}" for i in range(len(symbols))]
-    asm += [".section .data.rel.ro, \"aw\"", ".globl tessera_own_table", ".hidden tessera_own_table",
-            ".p2align 3", "tessera_own_table:"]
-    # Addresses that programs must get in place of the driver's: only of functions that are more than a jump.
-    asm += [f".quad {name if name in kinds else 0}" for name in symbols]
+    asm += [".section .data.rel.ro, \"aw\"", ".p2align 3"]
+    for table, word, values in [("stub", "quad", [f".Lload{i}" for i in range(len(symbols))]),
+                                ("entry", "quad", entries),
+                                ("changed", "byte", [int(name in kinds) for name in symbols])]:
+        asm += [f".globl tessera_{table}_table", f".hidden tessera_{table}_table", f"tessera_{table}_table:"]
+        asm += [f".{word} {value}" for value in values]
     asm += ['.section .note.GNU-stack, "", @progbits']
     with open(f"{out}/trampolines.S", "w") as f:
         f.write("\n".join(line if line.endswith(":") or line.startswith((".", "\t")) else "\t" + line for line in asm) + "\n")

@@ -1,5 +1,6 @@
-// cuGetProcAddress: the driver answers first, so that versions and per-thread-stream flags are its own; where the shim
-// has a function in place of what it answered, the program gets that.
+// cuGetProcAddress: the driver answers first, so that versions and per-thread-stream flags are its own; the program
+// gets the shim's function of the name that it answered with, also where that is only a jump: its calls can be watched
+// then.
 #include <string.h>
 
 #include "shim/load/hook.h"
@@ -12,9 +13,9 @@ namespace {
 
 void* Substitute(const char* symbol, void* real) {
   const unsigned index = IndexOfRealAddress(real);
-  if (index == kNoSymbol) NoteUnknown(symbol);
-  if (index == kNoSymbol || !tessera_own_table[index]) return real;
-  return const_cast<void*>(tessera_own_table[index]);
+  if (index != kNoSymbol) return tessera_entry_table[index];
+  NoteUnknown(symbol);
+  return real;
 }
 
 }  // namespace

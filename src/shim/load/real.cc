@@ -158,7 +158,7 @@ unsigned IndexOfRealAddress(const void* address) {
   // Several names may share one address; a hooked one among them wins.
   unsigned found = kNoSymbol;
   for (; at != end && at->address == address; ++at)
-    if (found == kNoSymbol || tessera_own_table[at->index]) found = at->index;
+    if (found == kNoSymbol || tessera_changed_table[at->index]) found = at->index;
   return found;
 }
 
@@ -169,5 +169,3 @@ unsigned IndexOfName(std::string_view name) {
 }
 
 }  // namespace tessera::shim
-
-extern "C" void tessera_load_real() { tessera::shim::LoadReal(); }

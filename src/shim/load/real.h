@@ -9,8 +9,11 @@
 
 // One slot per symbol of libcuda.symbols. Until the first call of anything every slot leads to the loader.
 extern "C" void* tessera_real_table[];
-// The shim's own address for gated and hooked functions, null for plain jumps.
-extern "C" void* const tessera_own_table[];
+// Where each slot leads at first: to tessera_find.
+extern "C" void* const tessera_stub_table[];
+// The shim's function of each name, which programs are to call; and 1 where that is more than a jump.
+extern "C" void* const tessera_entry_table[];
+extern "C" const unsigned char tessera_changed_table[];
 
 namespace tessera::shim {
 

@@ -75,8 +75,8 @@ def context(index):
 
 
 def load_stub(index):
-    """What the slot of the table points to until the driver is loaded."""
-    return [f"mov x17, #{index}", "b tessera_load_and_jump"]
+    """What the slot of the table points to until the driver is loaded, and while calls are watched."""
+    return [f"mov x17, #{index}", "b tessera_find_and_jump"]
 
 
 def jump_by(register):
@@ -119,13 +119,14 @@ tessera_gate_enter:
 """
 
 
-def load_and_jump():
-    """The body of tessera_load_and_jump: loads the driver, which fills the table, then goes where the caller wanted."""
+def find_and_jump():
+    """The body of tessera_find_and_jump: asks tessera_find where the caller wanted to go, and goes there."""
     pairs = [("x0", "x1"), ("x2", "x3"), ("x4", "x5"), ("x6", "x7"), ("x17", "x30"), ("d0", "d1"), ("d2", "d3")]
     bytes = 16 * len(pairs)
     out = [f"sub sp, sp, #{bytes}", f".cfi_adjust_cfa_offset {bytes}"]
     out += [f"stp {a}, {b}, [sp, #{16 * i}]" for i, (a, b) in enumerate(pairs)]
-    out += [f".cfi_offset x30, {16 * 4 + 8 - bytes}", "bl tessera_load_real"]
+    out += [f".cfi_offset x30, {16 * 4 + 8 - bytes}", "mov x0, x17", "bl tessera_find",
+            "mov x16, x0"]
     out += [f"ldp {a}, {b}, [sp, #{16 * i}]" for i, (a, b) in enumerate(pairs)]
     out += [".cfi_restore x30", f"add sp, sp, #{bytes}", f".cfi_adjust_cfa_offset -{bytes}"]
-    return out + jump_by("x17")
+    return out + ["br x16"]

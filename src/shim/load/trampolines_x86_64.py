@@ -54,8 +54,8 @@ def context(index):
 
 
 def load_stub(index):
-    """What the slot of the table points to until the driver is loaded."""
-    return [f"pushq ${index}", "jmp tessera_load_and_jump"]
+    """What the slot of the table points to until the driver is loaded, and while calls are watched."""
+    return [f"pushq ${index}", "jmp tessera_find_and_jump"]
 
 
 # Entered by a jump from a gated function: %eax its index, %r10 the stream, everything else as the caller left it.
@@ -108,17 +108,17 @@ tessera_gate_enter:
 """
 
 
-def load_and_jump():
-    """The body of tessera_load_and_jump: loads the driver, which fills the table, then goes where the caller wanted."""
+def find_and_jump():
+    """The body of tessera_find_and_jump: asks tessera_find where the caller wanted to go, and goes there."""
     out = [".cfi_adjust_cfa_offset 8"]
     for r in reversed(REGISTERS):
         out += [f"pushq {r}", ".cfi_adjust_cfa_offset 8"]
     out += ["subq $64, %rsp", ".cfi_adjust_cfa_offset 64"]
     out += [f"movups %xmm{i}, {16 * i}(%rsp)" for i in range(4)]
-    out += ["call tessera_load_real"]
+    out += ["movl 112(%rsp), %edi", "call tessera_find"]  # below 64 + 6 * 8 bytes lies the index
     out += [f"movups {16 * i}(%rsp), %xmm{i}" for i in range(4)]
     out += ["addq $64, %rsp", ".cfi_adjust_cfa_offset -64"]
     for r in REGISTERS:
         out += [f"popq {r}", ".cfi_adjust_cfa_offset -8"]
-    out += ["popq %r11", ".cfi_adjust_cfa_offset -8", "leaq tessera_real_table(%rip), %rax", "jmp *(%rax,%r11,8)"]
+    out += ["addq $8, %rsp", ".cfi_adjust_cfa_offset -8", "jmp *%rax"]
     return out

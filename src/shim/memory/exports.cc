@@ -27,15 +27,15 @@ struct Export {
 };
 
 // Taken before the heap's and the session's. No thread waits for memory while it holds this.
-ForkMutex mutex;
+ForkMutex exports_mutex;
 
 // By the begin of the block.
-std::map<CUdeviceptr, Export>& Exports() TESSERA_REQUIRES(mutex) {
+std::map<CUdeviceptr, Export>& Exports() TESSERA_REQUIRES(exports_mutex) {
   static auto* exports = new std::map<CUdeviceptr, Export>;
   return *exports;
 }
 
-std::uint32_t GpuOf(const Export& each) { return each.paging->Room().Gpu(); }
+std::uint32_t GpuOf(const Export& each) { return each.paging->Room().Page().Gpu(); }
 
 // Sends all descriptors of the memory. CUDA_SUCCESS also if no daemon is there to take them: the next one is told.
 CUresult Tell(Export& each) {
@@ -74,7 +74,7 @@ CUresult Await(Paging& paging, Pin pin) {
 }
 
 // A block that another thread has exported meanwhile stays pinned.
-void UnpinIfUnknown(Paging& paging, const pager::Block& block) TESSERA_REQUIRES(mutex) {
+void UnpinIfUnknown(Paging& paging, const pager::Block& block) TESSERA_REQUIRES(exports_mutex) {
   const auto at = Exports().find(block.begin);
   if (at == Exports().end() || at->second.memory.block.id != block.id) paging.Heap().Pins().Unpin(block);
 }
@@ -84,12 +84,12 @@ class ExportsFollower : public DaemonFollower {
  public:
   void Retreat() override {}
   bool Reattach() override {
-    const MutexLock lock(mutex);
+    const MutexLock lock(exports_mutex);
     for (auto& [begin, each] : Exports()) each.told = false;
     return true;
   }
   void Reattached() override {
-    const MutexLock lock(mutex);
+    const MutexLock lock(exports_mutex);
     for (auto& [begin, each] : Exports()) {
       if (!each.told && Tell(each) != CUDA_SUCCESS)
         Say("an IPC handle of this program can no longer be opened: the new daemon did not accept its memory");
@@ -98,7 +98,8 @@ class ExportsFollower : public DaemonFollower {
   void GoOnAlone(bool) override {}
 };
 
-CUresult MakeExport(Paging& paging, const pager::Exported& memory, wire::ExportKey* key) TESSERA_REQUIRES(mutex) {
+CUresult MakeExport(Paging& paging, const pager::Exported& memory, wire::ExportKey* key)
+    TESSERA_REQUIRES(exports_mutex) {
   static const bool follows = [] {
     DaemonWatch::Instance().Add(*new ExportsFollower);
     return true;
@@ -126,7 +127,7 @@ CUresult ExportMemory(Paging& paging, CUdeviceptr address, wire::ExportKey* key)
   for (;;) {
     pager::Exported memory;
     CUresult result = Await(paging, [&] { return paging.Heap().Pins().Pin(address, &memory); });
-    const MutexLock lock(mutex);
+    const MutexLock lock(exports_mutex);
     if (result == CUDA_SUCCESS) {
       const auto at = Exports().find(memory.block.begin);
       if (at != Exports().end() && at->second.memory.block.id == memory.block.id) {
@@ -146,18 +147,18 @@ CUresult ExportMemory(Paging& paging, CUdeviceptr address, wire::ExportKey* key)
 CUresult PinForDevice(Paging& paging, CUdeviceptr address, std::uint64_t bytes) {
   const CUresult result = Await(paging, [&] { return paging.Heap().Pins().PinForDevice(address, bytes); });
   if (result == CUDA_SUCCESS) return result;
-  const MutexLock lock(mutex);
+  const MutexLock lock(exports_mutex);
   for (const pager::Block& block : paging.Heap().Pins().Within(address, bytes)) UnpinIfUnknown(paging, block);
   return result;
 }
 
 bool IsExport(const wire::ExportKey& key) {
-  const MutexLock lock(mutex);
+  const MutexLock lock(exports_mutex);
   return std::any_of(Exports().begin(), Exports().end(), [&](const auto& entry) { return entry.second.key == key; });
 }
 
 void Unexport(const pager::Block& block) {
-  const MutexLock lock(mutex);
+  const MutexLock lock(exports_mutex);
   const auto at = Exports().find(block.begin);
   if (at == Exports().end() || at->second.memory.block.id != block.id) return;
   if (at->second.told) Untell(at->second);
@@ -165,7 +166,7 @@ void Unexport(const pager::Block& block) {
 }
 
 void UnexportAllOf(CUcontext context, std::uint64_t below) {
-  const MutexLock lock(mutex);
+  const MutexLock lock(exports_mutex);
   for (auto at = Exports().begin(); at != Exports().end();) {
     const pager::Block& block = at->second.memory.block;
     if (block.context != context || block.id >= below) {
@@ -178,7 +179,7 @@ void UnexportAllOf(CUcontext context, std::uint64_t below) {
 }
 
 void AbandonExportsAfterFork() {
-  const MutexLock lock(mutex);
+  const MutexLock lock(exports_mutex);
   new (&Exports()) std::map<CUdeviceptr, Export>;  // another thread may have been changing the old one
 }
 

@@ -48,12 +48,12 @@ struct Import {
   int uses = 0;                    // 0: it is to be unmapped as soon as that may be
 };
 
-ForkMutex opening;  // one at a time maps; taken before `mutex`
-ForkMutex mutex;    // guards the table
-std::atomic<std::size_t> count{0};
+ForkMutex opening;        // one at a time maps; taken before `imports_mutex`
+ForkMutex imports_mutex;  // guards the table
+std::atomic<std::size_t> import_count{0};
 
 // By the begin of the reservation.
-std::map<CUdeviceptr, Import>& Imports() TESSERA_REQUIRES(mutex) {
+std::map<CUdeviceptr, Import>& Imports() TESSERA_REQUIRES(imports_mutex) {
   static auto* imports = new std::map<CUdeviceptr, Import>;
   return *imports;
 }
@@ -181,7 +181,7 @@ CUresult Map(const Importer& importer, const wire::ExportKey& key, Import* made)
 template <typename Is>
 std::vector<Import> TakeOut(Is is) {
   std::vector<Import> taken;
-  const MutexLock lock(mutex);
+  const MutexLock lock(imports_mutex);
   for (auto at = Imports().begin(); at != Imports().end();) {
     if (!is(at->second)) {
       ++at;
@@ -190,11 +190,11 @@ std::vector<Import> TakeOut(Is is) {
     taken.push_back(at->second);
     at = Imports().erase(at);
   }
-  count = Imports().size();
+  import_count = Imports().size();
   return taken;
 }
 
-const Import* Around(CUdeviceptr address) TESSERA_REQUIRES(mutex) {
+const Import* Around(CUdeviceptr address) TESSERA_REQUIRES(imports_mutex) {
   auto at = Imports().upper_bound(address);
   if (at == Imports().begin()) return nullptr;
   const Import& import = (--at)->second;
@@ -202,7 +202,7 @@ const Import* Around(CUdeviceptr address) TESSERA_REQUIRES(mutex) {
 }
 
 void UnmapUnused() {
-  if (count == 0 || AnyCapture()) return;
+  if (import_count == 0 || AnyCapture()) return;
   for (const Import& import : TakeOut([](const Import& each) { return each.uses == 0; })) {
     Settle(import.block.context);
     Unmap(import);
@@ -214,7 +214,7 @@ CUresult ImportNow(const Importer& importer, const wire::ExportKey& key, CUdevic
   const CUcontext context = AllocatingContext();
   const MutexLock one(opening);
   {
-    const MutexLock lock(mutex);
+    const MutexLock lock(imports_mutex);
     for (auto& [begin, import] : Imports()) {
       if (import.key != key || import.block.context != context) continue;
       ++import.uses;
@@ -224,9 +224,9 @@ CUresult ImportNow(const Importer& importer, const wire::ExportKey& key, CUdevic
   }
   Import import;
   if (const CUresult result = Map(importer, key, &import); result != CUDA_SUCCESS) return result;
-  const MutexLock lock(mutex);
+  const MutexLock lock(imports_mutex);
   Imports().emplace(import.reserved, import);
-  count = Imports().size();
+  import_count = Imports().size();
   *address = import.block.begin;
   return CUDA_SUCCESS;
 }
@@ -257,9 +257,9 @@ CUresult ImportMemory(const Importer& importer, const wire::ExportKey& key, CUde
 }
 
 bool CloseImport(CUdeviceptr address) {
-  if (count == 0) return false;
+  if (import_count == 0) return false;
   {
-    const MutexLock lock(mutex);
+    const MutexLock lock(imports_mutex);
     const auto at = std::find_if(Imports().begin(), Imports().end(), [&](const auto& entry) {
       return entry.second.block.begin == address && entry.second.uses > 0;
     });
@@ -273,14 +273,14 @@ bool CloseImport(CUdeviceptr address) {
 std::uint64_t NextImportId() { return next_id; }
 
 void CloseImportsOf(CUcontext context, std::uint64_t below) {
-  if (count == 0) return;
+  if (import_count == 0) return;
   const auto is = [=](const Import& each) { return each.block.context == context && each.block.id < below; };
   for (const Import& import : TakeOut(is)) Unmap(import);
 }
 
 std::optional<pager::Block> ImportAt(CUdeviceptr address, CUdevice* device) {
-  if (count == 0) return std::nullopt;
-  const MutexLock lock(mutex);
+  if (import_count == 0) return std::nullopt;
+  const MutexLock lock(imports_mutex);
   const Import* import = Around(address);
   if (!import) return std::nullopt;
   *device = import->device;
@@ -288,15 +288,15 @@ std::optional<pager::Block> ImportAt(CUdeviceptr address, CUdevice* device) {
 }
 
 bool ImportReaches(CUdeviceptr address, CUdevice device) {
-  const MutexLock lock(mutex);
+  const MutexLock lock(imports_mutex);
   const Import* import = Around(address);
   return import && (device == import->importer || (import->open_to_own && device == import->device));
 }
 
 void AbandonImportsAfterFork() {
-  const MutexLock lock(mutex);
+  const MutexLock lock(imports_mutex);
   new (&Imports()) std::map<CUdeviceptr, Import>;  // another thread may have been changing the old one
-  count = 0;
+  import_count = 0;
 }
 
 }  // namespace tessera::shim

@@ -12,9 +12,9 @@ namespace {
 constexpr std::uint64_t kPage = 2u << 20;
 constexpr std::uint64_t kUnit = 512;
 
-ForkMutex mutex;
+ForkMutex ledger_mutex;
 
-std::unordered_map<std::uint64_t, Entry>& Entries() TESSERA_REQUIRES(mutex) {
+std::unordered_map<std::uint64_t, Entry>& Entries() TESSERA_REQUIRES(ledger_mutex) {
   static auto* entries = new std::unordered_map<std::uint64_t, Entry>;  // outlives the program's own destructors
   return *entries;
 }
@@ -30,14 +30,14 @@ std::uint64_t ChargeOf(std::uint64_t bytes) {
 void Remember(std::uint64_t key, const Entry& entry) {
   Entry old;
   {
-    const MutexLock lock(mutex);
+    const MutexLock lock(ledger_mutex);
     old = std::exchange(Entries()[key], entry);
   }
   GiveBack(old);
 }
 
 Entry Forget(std::uint64_t key) {
-  const MutexLock lock(mutex);
+  const MutexLock lock(ledger_mutex);
   const auto node = Entries().extract(key);
   return node ? node.mapped() : Entry{};
 }
@@ -47,7 +47,7 @@ void GiveBack(const Entry& entry) {
 }
 
 void ChangeReason(std::uint64_t key, wire::PinReason reason) {
-  const MutexLock lock(mutex);
+  const MutexLock lock(ledger_mutex);
   const auto at = Entries().find(key);
   if (at == Entries().end() || !at->second.room) return;
   const wire::PinReason before = std::exchange(at->second.reason, reason);
@@ -59,7 +59,7 @@ void ChangeReason(std::uint64_t key, wire::PinReason reason) {
 void GiveBackOf(cuda::CUcontext context) {
   std::map<std::pair<RoomAccount*, wire::PinReason>, std::uint64_t> sums;
   {
-    const MutexLock lock(mutex);
+    const MutexLock lock(ledger_mutex);
     std::erase_if(Entries(), [&](const auto& at) {
       if (at.second.context != context) return false;
       sums[{at.second.room, at.second.reason}] += at.second.charge;

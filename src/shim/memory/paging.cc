@@ -284,7 +284,7 @@ void Paging::Serve() {
     Send(dropped);
     // While the mover asks, free memory can wait.
     Nanos due = kNever;
-    if (!busy) {
+    if (const OwnCall call(room_.Page()); call && !busy) {
       const Nanos now = MonotonicNow();
       if (const Nanos oldest = heap_->Trim(now - kKeepEmpty); oldest != kNever)
         due = std::min(due, oldest + kKeepEmpty);
@@ -322,6 +322,7 @@ void Paging::FollowNext() {
 }
 
 bool Paging::Answer() {
+  const OwnCall call(room_.Page());  // of a program that is away, the mover asks nothing that takes the driver
   alignas(8) std::byte packet[sizeof(wire::LineMessage)];
   UniqueFd fds[wire::kMostChunks];
   std::size_t received = 0;
@@ -352,7 +353,7 @@ void Paging::AskForLine() {
   UniqueFd line;
   wire::LineOpened answer;
   wire::Header header;
-  const bool asked = Session::Instance().Ask(wire::Make(wire::Line{}, room_.Gpu()), answer, header, {&line, 1});
+  const bool asked = Session::Instance().Ask(wire::Make(wire::Line{}, room_.Page().Gpu()), answer, header, {&line, 1});
   if (asked && line) Follow(std::move(line));
 }
 
@@ -363,8 +364,9 @@ void Paging::LoseLine() {
   line_.Reset();
   agent_->Lost();
   std::vector<pager::LineAgent::Answer> answers;
-  agent_->On({.type = wire::LineType::kSettle}, {}, &answers);
-  if (const std::uint64_t unsafe = heap_->Figures().unsafe; lost && unsafe > 0 && !stopped_)
+  const OwnCall call(room_.Page());  // of a program that is away nothing can be made valid now
+  if (call) agent_->On({.type = wire::LineType::kSettle}, {}, &answers);
+  if (const std::uint64_t unsafe = heap_->Figures().unsafe; call && lost && unsafe > 0 && !stopped_)
     Say("%llu MiB of this program's GPU memory are in the swap file and cannot be used until tesserad's mover is back",
         static_cast<unsigned long long>(unsafe >> 20));
 }

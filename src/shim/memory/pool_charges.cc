@@ -25,15 +25,15 @@ struct Pool {
   std::uint64_t refused = 0;    // bytes: a charge that memory.max did not allow, and that is not asked for again
 };
 
-ForkMutex mutex;
+ForkMutex charges_mutex;
 std::atomic<bool> keeps{false};  // some pool has reserved more than is used
 
-std::map<CUmemoryPool, Pool>& Pools() TESSERA_REQUIRES(mutex) {
+std::map<CUmemoryPool, Pool>& Pools() TESSERA_REQUIRES(charges_mutex) {
   static auto* pools = new std::map<CUmemoryPool, Pool>;  // outlives the program's own destructors
   return *pools;
 }
 
-std::unordered_map<CUdeviceptr, pool_charges::Piece>& Pieces() TESSERA_REQUIRES(mutex) {
+std::unordered_map<CUdeviceptr, pool_charges::Piece>& Pieces() TESSERA_REQUIRES(charges_mutex) {
   static auto* pieces = new std::unordered_map<CUdeviceptr, pool_charges::Piece>;
   return *pieces;
 }
@@ -64,7 +64,7 @@ void Review(CUmemoryPool pool) {
   RoomAccount* room = nullptr;
   std::uint64_t more = 0, less = 0;
   {
-    const MutexLock lock(mutex);
+    const MutexLock lock(charges_mutex);
     const auto at = Pools().find(pool);
     if (at == Pools().end()) return;
     Pool& of = at->second;
@@ -80,7 +80,7 @@ void Review(CUmemoryPool pool) {
   }
   if (less > 0) room->GivePinned(less, wire::PinReason::kPool);
   if (more == 0 || room->TakePinned(more, wire::PinReason::kPool)) return;
-  const MutexLock lock(mutex);
+  const MutexLock lock(charges_mutex);
   const auto at = Pools().find(pool);
   if (at == Pools().end()) return;
   at->second.refused = at->second.charged;
@@ -89,7 +89,7 @@ void Review(CUmemoryPool pool) {
 
 // What is known of `pool` goes by `name` from now on. Returns `name`.
 CUmemoryPool Rename(CUmemoryPool pool, CUmemoryPool name) {
-  const MutexLock lock(mutex);
+  const MutexLock lock(charges_mutex);
   auto node = Pools().extract(pool);
   if (!node) return name;
   node.key() = name;
@@ -112,7 +112,7 @@ bool Take(RoomAccount& room, CUmemoryPool pool, std::uint64_t charge) {
     std::uint64_t more = 0;
     RoomAccount* its = nullptr;
     {
-      const MutexLock lock(mutex);
+      const MutexLock lock(charges_mutex);
       Pool& of = Pools()[pool];
       if (!of.room) of.room = &room;
       its = of.room;
@@ -123,7 +123,7 @@ bool Take(RoomAccount& room, CUmemoryPool pool, std::uint64_t charge) {
     }
     if (more == 0 || its->TakePinned(more, wire::PinReason::kPool)) return true;
     {
-      const MutexLock lock(mutex);
+      const MutexLock lock(charges_mutex);
       Pool& of = Pools()[pool];
       of.used -= charge;
       of.charged -= std::min(of.charged, more);
@@ -135,7 +135,7 @@ bool Take(RoomAccount& room, CUmemoryPool pool, std::uint64_t charge) {
 
 void Keep(CUmemoryPool pool, std::uint64_t charge, CUdeviceptr address) {
   {
-    const MutexLock lock(mutex);
+    const MutexLock lock(charges_mutex);
     Pieces()[address] = {pool, charge};
   }
   Review(pool);
@@ -143,7 +143,7 @@ void Keep(CUmemoryPool pool, std::uint64_t charge, CUdeviceptr address) {
 
 void Drop(CUmemoryPool pool, std::uint64_t charge) {
   {
-    const MutexLock lock(mutex);
+    const MutexLock lock(charges_mutex);
     Pool& of = Pools()[pool];
     of.used -= std::min(of.used, charge);
   }
@@ -155,7 +155,7 @@ EndedPool::~EndedPool() { Review(name_); }
 void EndedPool::Undo() const { Rename(name_, pool_); }
 
 Piece Forget(CUdeviceptr address) {
-  const MutexLock lock(mutex);
+  const MutexLock lock(charges_mutex);
   const auto node = Pieces().extract(address);
   return node ? node.mapped() : Piece{};
 }
@@ -174,7 +174,7 @@ CUmemoryPool CurrentPool() {
 void ReviewPools() {
   std::vector<CUmemoryPool> pools;
   {
-    const MutexLock lock(mutex);
+    const MutexLock lock(charges_mutex);
     keeps = false;
     for (const auto& [pool, of] : Pools()) pools.push_back(pool);
   }

@@ -171,6 +171,7 @@ void RoomAccount::Holds(const pager::HeapFigures& figures) {
   holed_ = figures.holed;
   squeezed_ = figures.squeezed;
   holes_out_ = figures.holes_out;
+  host_held_ = figures.held;
   Report();
 }
 
@@ -186,6 +187,7 @@ void RoomAccount::Report() {
   page->squeezed.store(squeezed_, std::memory_order_relaxed);
   page->holes_out.store(holes_out_, std::memory_order_relaxed);
   page->blank.store(blank_, std::memory_order_relaxed);
+  page->host_held.store(host_held_, std::memory_order_relaxed);
   page->moved_out.store(moved_out_ - moved_out_before_, std::memory_order_relaxed);
   page->swapped.store(host_.Bytes(), std::memory_order_release);
   page->stranded.store(stranded_, std::memory_order_release);

@@ -59,7 +59,7 @@ class RoomAccount : public pager::Room {
   bool Swaps() const { return swaps_; }
   // Whether holes in chunks become room when an allocation needs it.
   bool Squeezes() const { return swaps_ && page_->squeezes.load(std::memory_order_relaxed) != 0; }
-  std::uint32_t Gpu() const { return page_.Gpu(); }  // as the daemon counts
+  const FollowedPage& Page() const { return page_; }
   // A new daemon is followed from now on; `swaps`: it counts room. Nothing is moved meanwhile.
   void Attached(bool swaps) TESSERA_REQUIRES(page_.holding);
   // Writes to the page how many bytes are pinned, empty, swapped and so on.
@@ -82,7 +82,7 @@ class RoomAccount : public pager::Room {
 
   // As the heap said last, bytes.
   std::atomic<std::uint64_t> empty_{0}, unsafe_{0}, recalled_{0}, moved_out_{0}, moved_in_{0};
-  std::atomic<std::uint64_t> holes_{0}, holed_{0}, squeezed_{0}, holes_out_{0}, stranded_{0}, blank_{0};
+  std::atomic<std::uint64_t> holes_{0}, holed_{0}, squeezed_{0}, holes_out_{0}, stranded_{0}, blank_{0}, host_held_{0};
 
   ForkMutex reporting_;  // so that the last report is the newest one; taken after every other mutex but Session's
   std::uint64_t moved_out_before_ TESSERA_GUARDED_BY(reporting_) = 0;  // when it attached

@@ -17,20 +17,20 @@ using namespace cuda;
 
 namespace {
 
-ForkMutex mutex;
-std::atomic<std::size_t> count{0};  // as many as there are in Blocks()
+ForkMutex sync_mutex;
+std::atomic<std::size_t> synced_count{0};  // as many as there are in Blocks()
 
-std::vector<pager::Block>& Blocks() TESSERA_REQUIRES(mutex) {
+std::vector<pager::Block>& Blocks() TESSERA_REQUIRES(sync_mutex) {
   static auto* blocks = new std::vector<pager::Block>;  // outlives the program's own destructors
   return *blocks;
 }
 
 template <typename Is>
 void EraseIf(Is is) {
-  if (count.load(std::memory_order_relaxed) == 0) return;
-  const MutexLock lock(mutex);
+  if (synced_count.load(std::memory_order_relaxed) == 0) return;
+  const MutexLock lock(sync_mutex);
   std::erase_if(Blocks(), is);
-  count = Blocks().size();
+  synced_count = Blocks().size();
 }
 
 }  // namespace
@@ -47,15 +47,15 @@ CUresult SetSyncMemops(Paging& paging, CUdeviceptr address, bool on) {
   ForgetSyncMemops(*block);
   if (!on) return CUDA_SUCCESS;
   if (const CUresult pinned = PinForDevice(paging, block->begin, block->bytes); pinned != CUDA_SUCCESS) return pinned;
-  const MutexLock lock(mutex);
+  const MutexLock lock(sync_mutex);
   Blocks().push_back(*block);
-  count = Blocks().size();
+  synced_count = Blocks().size();
   return CUDA_SUCCESS;
 }
 
 bool HasSyncMemops(CUdeviceptr address) {
-  if (count.load(std::memory_order_relaxed) == 0) return false;
-  const MutexLock lock(mutex);
+  if (synced_count.load(std::memory_order_relaxed) == 0) return false;
+  const MutexLock lock(sync_mutex);
   return std::any_of(Blocks().begin(), Blocks().end(),
                      [=](const pager::Block& each) { return address - each.begin < each.bytes; });
 }
@@ -69,7 +69,7 @@ void ForgetSyncMemopsOf(CUcontext context) {
 }
 
 CUresult AfterMemop(CUresult result, CUstream stream) {
-  if (result != CUDA_SUCCESS || count.load(std::memory_order_relaxed) == 0 || AnyCapture()) return result;
+  if (result != CUDA_SUCCESS || synced_count.load(std::memory_order_relaxed) == 0 || AnyCapture()) return result;
   return cuStreamSynchronize(stream);
 }
 

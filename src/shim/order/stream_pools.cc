@@ -13,19 +13,19 @@ using namespace cuda;
 
 namespace {
 
-constexpr int kMostDevices = 64;  // as Attachment
+constexpr int kMostPoolDevices = 64;  // as Attachment
 
-using Pools = std::unordered_map<CUmemoryPool, std::unique_ptr<StreamPool>>;
+using PoolsByHandle = std::unordered_map<CUmemoryPool, std::unique_ptr<StreamPool>>;
 
-ForkMutex mutex;
-std::atomic<StreamPool*> current[kMostDevices];
+ForkMutex stream_pools_mutex;
+std::atomic<StreamPool*> current[kMostPoolDevices];
 
-Pools& Live() TESSERA_REQUIRES(mutex) {
-  static auto* pools = new Pools;  // outlives the program's own destructors
+PoolsByHandle& Live() TESSERA_REQUIRES(stream_pools_mutex) {
+  static auto* pools = new PoolsByHandle;  // outlives the program's own destructors
   return *pools;
 }
 
-std::vector<std::unique_ptr<StreamPool>>& Destroyed() TESSERA_REQUIRES(mutex) {
+std::vector<std::unique_ptr<StreamPool>>& Destroyed() TESSERA_REQUIRES(stream_pools_mutex) {
   static auto* pools = new std::vector<std::unique_ptr<StreamPool>>;
   return *pools;
 }
@@ -33,14 +33,14 @@ std::vector<std::unique_ptr<StreamPool>>& Destroyed() TESSERA_REQUIRES(mutex) {
 }  // namespace
 
 void AddPool(StreamMemory& memory, CUmemoryPool handle, std::uint64_t max_bytes) {
-  const MutexLock lock(mutex);
+  const MutexLock lock(stream_pools_mutex);
   std::erase_if(Destroyed(), [](const auto& pool) { return pool->Empty(); });
   Live()[handle] = std::make_unique<StreamPool>(memory, handle, max_bytes);
 }
 
 // The driver is called with the mutex held: it may give the handle to a new pool at once.
 CUresult EndPool(CUmemoryPool handle, CUresult (*destroy)(CUmemoryPool), StreamPool** ended) {
-  const MutexLock lock(mutex);
+  const MutexLock lock(stream_pools_mutex);
   const CUresult result = destroy(handle);
   if (result != CUDA_SUCCESS) return result;
   auto node = Live().extract(handle);
@@ -52,16 +52,16 @@ CUresult EndPool(CUmemoryPool handle, CUresult (*destroy)(CUmemoryPool), StreamP
 }
 
 StreamPool* PoolOf(CUmemoryPool handle) {
-  const MutexLock lock(mutex);
+  const MutexLock lock(stream_pools_mutex);
   const auto at = Live().find(handle);
   return at == Live().end() ? nullptr : at->second.get();
 }
 
 StreamPool* CurrentPoolOf(CUdevice device) {
-  if (device < 0 || device >= kMostDevices) return nullptr;
+  if (device < 0 || device >= kMostPoolDevices) return nullptr;
   if (StreamPool* known = current[device].load(std::memory_order_acquire)) return known;
   // With the mutex held, so that an answer from before a change is not kept after it.
-  const MutexLock lock(mutex);
+  const MutexLock lock(stream_pools_mutex);
   CUmemoryPool handle = nullptr;
   if (REAL_AS(cuDeviceGetMemPool, CUmemoryPool*, CUdevice)(&handle, device) != CUDA_SUCCESS) return nullptr;
   const auto at = Live().find(handle);
@@ -71,13 +71,13 @@ StreamPool* CurrentPoolOf(CUdevice device) {
 }
 
 void ForgetCurrentPools() {
-  const MutexLock lock(mutex);
+  const MutexLock lock(stream_pools_mutex);
   for (auto& each : current) each.store(nullptr, std::memory_order_release);
 }
 
 std::vector<StreamPool*> PoolsOf(const StreamMemory& memory) {
   std::vector<StreamPool*> found;
-  const MutexLock lock(mutex);
+  const MutexLock lock(stream_pools_mutex);
   for (const auto& [handle, pool] : Live())
     if (&pool->Memory() == &memory) found.push_back(pool.get());
   for (const auto& pool : Destroyed())

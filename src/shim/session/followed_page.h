@@ -60,4 +60,25 @@ class FollowedPage {
   wire::Page own_;
 };
 
+// A thread of Tessera's calls the driver by itself as long as the object exists. False: it must not call it now, as the
+// program is away from its GPU (wire::Page::away).
+class OwnCall {
+ public:
+  explicit OwnCall(const FollowedPage& page) : page_(page.Get()) {
+    page_->own_calls.fetch_add(1);
+    may_ = page_->away.load() == 0;
+    if (!may_) page_->own_calls.fetch_sub(1);
+  }
+  OwnCall(const OwnCall&) = delete;
+  ~OwnCall() {
+    if (may_) page_->own_calls.fetch_sub(1);
+  }
+
+  explicit operator bool() const { return may_; }
+
+ private:
+  wire::Page* const page_;
+  bool may_;
+};
+
 }  // namespace tessera::shim

@@ -55,7 +55,7 @@ void Add(Table& table, const wire::Object& object) TESSERA_REQUIRES(table.mutex)
   Tell(table, object);
 }
 
-void Made(const wire::Object& object) {
+void ObjectMade(const wire::Object& object) {
   constexpr std::size_t kMostDuplicates = 64;  // between that of a group and its first channel there are few
   Table& table = Table::Instance();
   const MutexLock lock(table.mutex);
@@ -104,13 +104,13 @@ void Freed(std::uint32_t client, std::uint32_t handle) {
 
 void NoteObject(const channel::ObjectEvent& event) {
   if (event.kind == channel::ObjectEvent::Kind::kFree) return Freed(event.client, event.object);
-  Made({.kind = kMade,
-        .fd = event.fd,
-        .client = event.client,
-        .parent = event.parent,
-        .object = event.object,
-        .cls = event.cls,
-        .detail = event.detail});
+  ObjectMade({.kind = kMade,
+              .fd = event.fd,
+              .client = event.client,
+              .parent = event.parent,
+              .object = event.object,
+              .cls = event.cls,
+              .detail = event.detail});
 }
 
 void TellObjects(Session& session) {

@@ -4,13 +4,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <set>
 #include <string>
 #include <thread>
 
 #include "base/fork_mutex.h"
 #include "base/seqpacket.h"
+#include "base/testing/temporary_folder.h"
 #include "shim/session/session.h"
 #include "shim/testing/fake_daemon.h"
 
@@ -27,12 +27,11 @@ bool Ask() {
 
 // There is one session in a process, so this is one test.
 TEST(Observer, AChildAsksOnASessionOfItsOwn) {
-  char path[] = "/tmp/observer_test.XXXXXX";
-  const std::string directory = mkdtemp(path);
-  setenv("TESSERA_RUN_DIR", directory.c_str(), 1);
+  const TemporaryFolder directory;
+  setenv("TESSERA_RUN_DIR", directory.path().c_str(), 1);
   setenv("TESSERA_VGPU", "team", 1);
   {
-    FakeDaemon daemon(directory + "/client.sock");
+    FakeDaemon daemon(directory.path() + "/client.sock");
     OnForkInChild([] { Session::Instance().AbandonAfterFork(); });
     ASSERT_TRUE(Ask());
     EXPECT_EQ(daemon.Await<wire::Hello>(0).pid, getpid());
@@ -49,7 +48,6 @@ TEST(Observer, AChildAsksOnASessionOfItsOwn) {
     EXPECT_EQ(status, 0);
     EXPECT_EQ(daemon.Await<wire::Hello>(0, 2).pid, pid);
   }
-  std::filesystem::remove_all(directory);
 }
 
 }  // namespace

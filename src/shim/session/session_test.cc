@@ -7,13 +7,13 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <string>
 #include <thread>
 
 #include "base/seqpacket.h"
+#include "base/testing/temporary_folder.h"
 
 namespace tessera::shim {
 namespace {
@@ -52,15 +52,12 @@ class FakeDaemon {
 class SessionTest : public testing::Test {
  protected:
   SessionTest() {
-    char directory[] = "/tmp/session_test.XXXXXX";
-    directory_ = mkdtemp(directory);
-    setenv("TESSERA_RUN_DIR", directory, 1);
+    setenv("TESSERA_RUN_DIR", directory_.path().c_str(), 1);
     setenv("TESSERA_VGPU", "team", 1);
   }
-  ~SessionTest() override { std::filesystem::remove_all(directory_); }
-  std::string Path() const { return directory_ + "/client.sock"; }
+  std::string Path() const { return directory_.path() + "/client.sock"; }
 
-  std::string directory_;
+  const TemporaryFolder directory_;
 };
 
 // There is one session in a process, so this is one test.

@@ -16,7 +16,7 @@ void* RealSymbol(const char*) { return nullptr; }
 
 unsigned IndexOfRealAddress(const void* address) {
   for (unsigned i = 0; i < kSymbols; ++i)
-    if (tessera_real_table[i] == address && tessera_own_table[i]) return i;
+    if (tessera_real_table[i] == address && tessera_changed_table[i]) return i;
   return kNoSymbol;
 }
 
@@ -27,5 +27,3 @@ unsigned IndexOfName(std::string_view name) {
 }
 
 }  // namespace tessera::shim
-
-extern "C" void tessera_load_real() {}

@@ -2,10 +2,10 @@
 
 #include <stdlib.h>
 
-#include <filesystem>
 #include <memory>
 #include <vector>
 
+#include "base/testing/temporary_folder.h"
 #include "shim/load/hook.h"
 
 extern "C" tessera::cuda::CUresult cuInit(unsigned);
@@ -20,14 +20,11 @@ std::uint32_t next_gpu = 1000;  // of tests that make pages of their own
 }  // namespace
 
 std::string ShimFixture::Directory() {
-  static const std::string made = [] {
-    char path[] = "/tmp/shim_test.XXXXXX";
-    const std::string directory = mkdtemp(path);
-    setenv("TESSERA_RUN_DIR", directory.c_str(), 1);
-    setenv("TESSERA_VGPU", "team", 1);
-    return directory;
-  }();
-  return made;
+  static const TemporaryFolder directory;
+  static const bool told =
+      setenv("TESSERA_RUN_DIR", directory.path().c_str(), 1) == 0 && setenv("TESSERA_VGPU", "team", 1) == 0;
+  EXPECT_TRUE(told);
+  return directory.path();
 }
 
 void ShimFixture::Keep(void* object) {
@@ -65,10 +62,7 @@ void ShimFixture::EndDaemon() { daemon.reset(); }
 
 FakeDaemon& ShimFixture::StartDaemon() {
   daemon = std::make_unique<FakeDaemon>(Directory() + "/client.sock");
-  static const int at_exit = atexit([] {
-    daemon.reset();
-    std::filesystem::remove_all(Directory());
-  });
+  static const int at_exit = atexit([] { daemon.reset(); });  // before its folder goes
   EXPECT_EQ(at_exit, 0);
   return *daemon;
 }

@@ -25,9 +25,9 @@ struct Uses {
   bool unnamed = false;  // a node's use is not known
 };
 
-ForkMutex mutex;
+ForkMutex graph_use_mutex;
 
-std::unordered_map<CUgraphExec, Uses>& Graphs() TESSERA_REQUIRES(mutex) {
+std::unordered_map<CUgraphExec, Uses>& Graphs() TESSERA_REQUIRES(graph_use_mutex) {
   static auto* graphs = new std::unordered_map<CUgraphExec, Uses>;  // outlives the program's own destructors
   return *graphs;
 }
@@ -107,7 +107,7 @@ void Collect(CUgraph graph, int depth, Uses& uses) {
 }
 
 void Learn(CUgraphExec exec, CUgraphNode node, Addresses addresses) {
-  const MutexLock lock(mutex);
+  const MutexLock lock(graph_use_mutex);
   Graphs()[exec].nodes[node] = std::move(addresses);
 }
 
@@ -120,7 +120,7 @@ void LearnGraph(CUgraphExec exec, CUgraph graph) {
   } else {
     Collect(graph, 0, uses);
   }
-  const MutexLock lock(mutex);
+  const MutexLock lock(graph_use_mutex);
   Graphs()[exec] = std::move(uses);
 }
 
@@ -128,7 +128,7 @@ void LearnKernelNode(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_
   Addresses addresses;
   if (!AnyCapture()) addresses = Of(parameters);
   if (!addresses.empty()) return Learn(exec, node, std::move(addresses));
-  const MutexLock lock(mutex);
+  const MutexLock lock(graph_use_mutex);
   Graphs()[exec].unnamed = true;
 }
 
@@ -139,12 +139,12 @@ void LearnMemsetNode(CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_
 }
 
 void ForgetGraph(CUgraphExec exec) {
-  const MutexLock lock(mutex);
+  const MutexLock lock(graph_use_mutex);
   Graphs().erase(exec);
 }
 
 bool TouchGraph(CUgraphExec exec, pager::Heap& heap, Nanos now) {
-  const MutexLock lock(mutex);
+  const MutexLock lock(graph_use_mutex);
   const auto at = Graphs().find(exec);
   if (at == Graphs().end()) return false;
   for (const auto& [node, addresses] : at->second.nodes)

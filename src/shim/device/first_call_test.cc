@@ -1,0 +1,103 @@
+#include "shim/device/first_call.h"
+
+#include "base/testing/wait_until.h"
+#include "shim/load/hook.h"
+#include "shim/testing/shim_fixture.h"
+
+using namespace tessera;
+using namespace tessera::cuda;
+
+TESSERA_HOOK cuDeviceGetCount(int*);
+TESSERA_HOOK cuMemAlloc_v2(CUdeviceptr*, size_t);
+
+namespace tessera::shim {
+namespace {
+
+using wire::FirstCall;
+
+CUresult Three(int* count) {
+  *count = 3;
+  return CUDA_SUCCESS;
+}
+
+// The process is away from all devices that tests of this program have attached to.
+class FirstCallTest : public ShimFixture {
+ protected:
+  FirstCallTest() {
+    Cuda().Put(k_cuDeviceGetCount, &Three);
+    MakeContext();
+    const wire::Page& page = *Attached().Page();
+    WaitUntil([&] { return page.rests.load() != 0; });  // its pacer has begun, which is a call, too
+  }
+  ~FirstCallTest() override {
+    Leave(0);
+    Await(FirstCall::kUnseen);
+    tessera_real_table[k_cuDeviceGetCount] = before_;
+  }
+
+  static void Leave(std::uint32_t word) {
+    Attachment::ForEach([&](const Attachment& each) {
+      each.Page()->away = word;
+      FollowedPage::Ring(each.Page());
+    });
+  }
+  FirstCall Word() { return Attached().Page()->first_call.load(); }
+  void Await(FirstCall word) {
+    EXPECT_TRUE(BecomesTrue([&] { return Word() == word; }));
+  }
+
+  int count = 0;
+
+ private:
+  void* const before_ = RealAddress(k_cuDeviceGetCount);
+};
+
+TEST_F(FirstCallTest, OfOneThatIsNotAwayIsNoSecret) {
+  EXPECT_EQ(cuDeviceGetCount(&count), CUDA_SUCCESS);
+  EXPECT_EQ(count, 3);
+  EXPECT_EQ(Word(), FirstCall::kUnseen);
+}
+
+TEST_F(FirstCallTest, IsToldOnceAndComesToTheDriver) {
+  Leave(wire::AwayWord(0, false, true));
+  Await(FirstCall::kAwaited);
+  count = 0;
+  EXPECT_EQ(cuDeviceGetCount(&count), CUDA_SUCCESS);
+  EXPECT_EQ(count, 3) << "with its arguments";
+  Await(FirstCall::kCame);
+  EXPECT_EQ(cuDeviceGetCount(&count), CUDA_SUCCESS);
+  Leave(0);
+  Await(FirstCall::kUnseen);
+  EXPECT_EQ(RealAddress(k_cuDeviceGetCount), reinterpret_cast<void*>(&Three)) << "it costs nothing any more";
+}
+
+TEST_F(FirstCallTest, OfTheNextTimeIsToldAgain) {
+  for (int i = 0; i < 2; ++i) {
+    Leave(wire::AwayWord(0, false));
+    Await(FirstCall::kAwaited);
+    EXPECT_EQ(cuDeviceGetCount(&count), CUDA_SUCCESS);
+    Await(FirstCall::kCame);
+    Leave(0);
+    Await(FirstCall::kUnseen);
+  }
+}
+
+TEST_F(FirstCallTest, ThatAHookAnswersIsSeenToo) {
+  Leave(wire::AwayWord(0, false));
+  Await(FirstCall::kAwaited);
+  CUdeviceptr memory = 0;
+  (void)cuMemAlloc_v2(&memory, kMiB);
+  Await(FirstCall::kCame);
+}
+
+TEST_F(FirstCallTest, IsAwaitedWhenNoThreadOfTesserasIsInTheDriver) {
+  Attached().Page()->own_calls.fetch_add(1);
+  Leave(wire::AwayWord(0, false));
+  EXPECT_FALSE(MindFirstCall());
+  EXPECT_EQ(Word(), FirstCall::kUnseen);
+  Attached().Page()->own_calls.fetch_sub(1);
+  Await(FirstCall::kAwaited);
+}
+
+}  // namespace
+}  // namespace tessera::shim
