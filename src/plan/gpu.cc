@@ -81,6 +81,7 @@ void Gpu::Settle(Nanos now) {
 void Gpu::Elapse(Nanos from, Nanos to) {
   const Nanos elapsed = to - from;
   figures_.measured += elapsed;
+  if (time_->Audits()) figures_.audited += elapsed;
   bool any_work = false;
   bool any_executes = false;
   bool all_held = true;

@@ -25,6 +25,8 @@ class Gpu {
   void Allocate(Part& part, std::uint64_t bytes, Nanos now);
   void Submits(Part& part, Nanos now) { time_->Submits(part, now); }
   void Done(Part& part, Nanos now) { time_->Done(part, now); }
+  void Told(Part& part, Nanos latency, Nanos now) { time_->Told(part, latency, now); }
+  std::optional<sched::GoalReport> GoalOf(const Part& part, Nanos now) { return time_->GoalOf(part, now); }
 
   Nanos NextEvent() const;
   void Step(Nanos now);

@@ -106,5 +106,65 @@ TEST(ResidencyShares, OneLargerThanTheGpuGetsItsTurns) {
   EXPECT_NEAR(gpu.ExecutedPct(2), 45, 2);
 }
 
+Phase Does(Nanos begins, std::uint64_t memory, std::uint32_t bursts, Nanos burst) {
+  return {.memory = memory, .burst = burst, .bursts = bursts, .open = true, .begins = begins};
+}
+
+TEST(ResidencyShares, AProgramFreesWhatItHasOnTheGpu) {
+  OneGpu gpu(kGpu);
+  gpu.Add(1, {},
+          {.phases = {Does(0, 30 * kGiB, 0, 0), Does(2 * kSecond, 25 * kGiB, 0, 0),
+                      Does(3 * kSecond, 25 * kGiB, 1, kMillisecond), Does(9 * kSecond, 0, 0, 0)}});
+  gpu.Add(2, {}, {.phases = {Does(kSecond, 25 * kGiB, 0, 0), Does(9 * kSecond, 0, 0, 0)}});
+  gpu.Run(8 * kSecond);
+  gpu.ExpectLawful();
+  EXPECT_NEAR(static_cast<double>(gpu.Of(1).bytes_in), 15. * kGiB, kGiB / 10)
+      << "15 GiB went out for the other one, and are still there when it has freed 5";
+}
+
+// Meanwhile another one goes out for a third.
+TEST(ResidencyShares, AProgramKeepsTheRoomOfWhatItFreesForAMoment) {
+  const auto goes_out = [](Nanos comes) {
+    OneGpu gpu(kGpu);
+    gpu.Add(2, {}, {.phases = {Does(0, 20 * kGiB, 0, 0), Does(9 * kSecond, 0, 0, 0)}});
+    gpu.Add(1, {},
+            {.phases = {Does(kSecond, 20 * kGiB, 1, kMillisecond), Does(2 * kSecond, 10 * kGiB, 0, 0),
+                        Does(9 * kSecond, 0, 0, 0)}});
+    gpu.Add(3, {}, {.phases = {Does(0, 0, 0, 0), Does(comes, 8 * kGiB, 0, 0), Does(9 * kSecond, 0, 0, 0)}});
+    gpu.Run(8 * kSecond);
+    gpu.ExpectLawful();
+    return gpu.OfGpu().bytes_out > 0;
+  };
+  EXPECT_TRUE(goes_out(2050 * kMillisecond));
+  EXPECT_FALSE(goes_out(2150 * kMillisecond));
+}
+
+TEST(ResidencyShares, AProgramThatWasIdleForLongWaitsForItsMemory) {
+  OneGpu gpu(kGpu);
+  gpu.Add(1, {},
+          {.phases = {Does(0, 30 * kGiB, 0, 0), Does(15 * kSecond, 30 * kGiB, 1, kMillisecond),
+                      Does(30 * kSecond, 0, 0, 0)}});
+  gpu.Add(
+      2, {},
+      {.phases = {Does(kSecond, 15 * kGiB, 0, 0), Does(11 * kSecond, 25 * kGiB, 0, 0), Does(30 * kSecond, 0, 0, 0)}});
+  gpu.Run(20 * kSecond);
+  gpu.ExpectLawful();
+  ASSERT_EQ(gpu.BurstsOf(1).done(), 1u);
+  EXPECT_GT(static_cast<double>(gpu.BurstsOf(1).latencies[0]), 15. * kGiB / 50e9 * kSecond) << "15 GiB come in";
+}
+
+TEST(ResidencyShares, AProgramTakesMemoryWhenItsEarlierBurstsHaveEnded) {
+  OneGpu gpu(kGpu);
+  gpu.Add(1, {}, {.phases = {Does(0, 30 * kGiB, 0, 0), Does(9 * kSecond, 0, 0, 0)}});
+  gpu.Add(2, {},
+          {.phases = {Does(kMillisecond, 5 * kGiB, 1, kSecond), Does(500 * kMillisecond, 20 * kGiB, 0, 0),
+                      Does(9 * kSecond, 0, 0, 0)}});
+  gpu.Run(950 * kMillisecond);
+  EXPECT_EQ(gpu.Of(1).bytes_out, 0u);
+  gpu.Run(7 * kSecond);
+  gpu.ExpectLawful();
+  EXPECT_NEAR(static_cast<double>(gpu.Of(1).bytes_out), 10. * kGiB, kGiB / 10);
+}
+
 }  // namespace
 }  // namespace tessera::plan

@@ -16,7 +16,8 @@ Runner::Runner(Program program, std::vector<Gpu*> gpus, sched::VgpuId id, const 
                             .coupled = gpus_.size() > 1}),
       random_(seed),
       repeats_left_(program_.repeats) {
-  phase_at_ = now + random_.Of(program_.start);
+  began_ = now + random_.Of(program_.start);
+  phase_at_ = began_ + (phase().begins == kNever ? 0 : phase().begins);
 }
 
 Nanos Runner::NextEvent(Nanos now) const {
@@ -36,12 +37,18 @@ void Runner::Step(Nanos now) {
   if (arrival_at_ <= now) Arrive(now);
 }
 
+Nanos Runner::NextBegins() const {
+  return phase_ + 1 == program_.phases.size() ? kNever : program_.phases[phase_ + 1].begins;
+}
+
 void Runner::BeginPhase(Nanos now) {
-  phase_at_ = kNever;
+  if (due_) ++phase_;
+  phase_at_ = NextBegins() == kNever ? kNever : began_ + NextBegins();
+  due_ = phase_at_ != kNever;
   to_arrive_ = to_end_ = phase().bursts;
-  Allocate(phase().memory, now);
+  Wish(phase().memory, now);
   arrival_at_ = to_arrive_ > 0 ? now : kNever;
-  if (to_arrive_ == 0) EndPhase(now);
+  if (to_arrive_ == 0 && !due_) EndPhase(now);
 }
 
 // The next phase follows after the gap.
@@ -56,27 +63,43 @@ void Runner::EndPhase(Nanos now) {
     return;
   }
   figures_.finished_at = now;
-  Allocate(0, now);
+  Wish(0, now);
 }
 
 void Runner::Arrive(Nanos now) {
   if (to_arrive_ != kEndless) --to_arrive_;
-  waiting_.push_back(now);
+  waiting_.push_back({now, &phase(), 0});
   arrival_at_ = phase().open && to_arrive_ > 0 ? now + random_.Of(phase().gap) : kNever;
   if (!in_burst_) BeginBurst(now);
 }
 
+// A program does one thing after the other: it takes and frees memory when the bursts that came before have ended.
+void Runner::Wish(std::uint64_t memory, Nanos now) {
+  if (in_burst_) {
+    waiting_.push_back({now, nullptr, memory});
+  } else {
+    Allocate(memory, now);
+  }
+}
+
+void Runner::BeginNext(Nanos now) {
+  for (; !waiting_.empty() && waiting_.front().phase == nullptr; waiting_.pop_front())
+    Allocate(waiting_.front().memory, now);
+  if (!waiting_.empty()) BeginBurst(now);
+}
+
 void Runner::BeginBurst(Nanos now) {
-  arrived_at_ = waiting_.front();
+  arrived_at_ = waiting_.front().arrived;
+  of_ = waiting_.front().phase;
   waiting_.pop_front();
   in_burst_ = true;
-  burst_left_ = phase().burst;
+  burst_left_ = of_->burst;
   BeginStep(now);
 }
 
 void Runner::BeginStep(Nanos now) {
   step_at_ = kNever;
-  const Nanos work = phase().step > 0 ? std::min(phase().step, burst_left_) : burst_left_;
+  const Nanos work = of_->step > 0 ? std::min(of_->step, burst_left_) : burst_left_;
   if (work == 0) return EndBurst(now);
   if (burst_left_ != kNever) burst_left_ -= work;
   has_work_ = true;
@@ -90,7 +113,7 @@ void Runner::EndStep(Nanos now) {
   has_work_ = false;
   for (std::size_t i = 0; i < parts_.size(); ++i) gpus_[i]->Done(parts_[i], now);
   if (burst_left_ > 0) {
-    step_at_ = now + random_.Of(phase().pause);
+    step_at_ = now + random_.Of(of_->pause);
   } else {
     EndBurst(now);
   }
@@ -99,10 +122,12 @@ void Runner::EndStep(Nanos now) {
 void Runner::EndBurst(Nanos now) {
   in_burst_ = false;
   figures_.latencies.push_back(now - arrived_at_);
-  if (to_end_ != kEndless) --to_end_;
-  if (to_end_ == 0) return EndPhase(now);
-  if (!waiting_.empty()) return BeginBurst(now);
-  if (!phase().open) arrival_at_ = now + random_.Of(phase().gap);
+  for (std::size_t i = 0; program_.tells && i < parts_.size(); ++i) gpus_[i]->Told(parts_[i], now - arrived_at_, now);
+  const bool of_this = of_ == &phase();
+  if (of_this && to_end_ != kEndless) --to_end_;
+  if (of_this && to_end_ == 0 && !due_) return EndPhase(now);
+  if (!waiting_.empty()) return BeginNext(now);
+  if (of_this && to_end_ > 0 && !phase().open) arrival_at_ = now + random_.Of(phase().gap);
 }
 
 void Runner::Allocate(std::uint64_t bytes, Nanos now) {

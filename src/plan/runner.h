@@ -39,10 +39,14 @@ class Runner {
 
  private:
   const Phase& phase() const { return program_.phases[phase_]; }
+  // When the phase after this one begins whatever has ended; kNever: when this one has.
+  Nanos NextBegins() const;
   bool WorkDone() const;
   void BeginPhase(Nanos now);
   void EndPhase(Nanos now);
   void Arrive(Nanos now);
+  void Wish(std::uint64_t memory, Nanos now);
+  void BeginNext(Nanos now);
   void BeginBurst(Nanos now);
   void BeginStep(Nanos now);
   void EndStep(Nanos now);
@@ -54,16 +58,24 @@ class Runner {
   std::vector<Part> parts_;  // in the order of gpus_
   Random random_;
 
+  Nanos began_ = 0;  // the program
   std::size_t phase_ = 0;
   std::uint32_t repeats_left_;
   std::uint32_t to_arrive_ = 0;  // bursts of the phase that have not arrived
   std::uint32_t to_end_ = 0;     // that have not ended
-  std::deque<Nanos> waiting_;    // when bursts arrived that wait for the one that is under way
+  struct Waiting {
+    Nanos arrived = 0;
+    const Phase* phase = nullptr;  // of a burst; nullptr: it is to have `memory` from then on
+    std::uint64_t memory = 0;
+  };
+  std::deque<Waiting> waiting_;  // for the burst that is under way
+  const Phase* of_ = nullptr;    // phase of the burst that is under way
   bool in_burst_ = false;
   bool has_work_ = false;      // a step is with the GPUs
   Nanos arrived_at_ = 0;       // of the burst that is under way
   Nanos burst_left_ = 0;       // GPU time of it after the present step; kNever
-  Nanos phase_at_ = kNever;    // the next phase begins
+  Nanos phase_at_ = kNever;    // the next phase begins,
+  bool due_ = false;           // whether or not the present one has ended
   Nanos arrival_at_ = kNever;  // the next burst arrives
   Nanos step_at_ = kNever;     // the next step begins
   BurstFigures figures_;

@@ -13,7 +13,7 @@ Simulator::Simulator(const std::vector<GpuSpec>& gpus, std::uint64_t seed) : see
 }
 
 Result<void> Simulator::Add(sched::VgpuId id, const sched::Shares& shares, Program program,
-                            const std::vector<std::size_t>& gpus) {
+                            const std::vector<std::size_t>& gpus, const std::optional<sched::Goal>& goal) {
   if (runners_.contains(id)) return Fail(EEXIST, "program " + std::to_string(id) + " exists already");
   if (gpus.empty() || program.phases.empty()) return Fail(EINVAL, "a program needs a GPU and a phase");
   std::vector<Gpu*> on;
@@ -24,6 +24,7 @@ Result<void> Simulator::Add(sched::VgpuId id, const sched::Shares& shares, Progr
   constexpr std::uint64_t kSpread = 1'000'003;  // so that no program has the random numbers of a GPU or of another
   auto runner = std::make_unique<Runner>(std::move(program), on, id, shares, seed_ * kSpread + id + 1, now_);
   for (std::size_t i = 0; i < on.size(); ++i) {
+    runner->parts()[i].goal = goal;
     if (auto added = on[i]->Add(runner->parts()[i], runner->terms(), now_); !added) {
       while (i-- > 0) on[i]->Remove(runner->parts()[i], now_);
       return added;
@@ -61,6 +62,7 @@ void Simulator::Run(Nanos duration) {
   const Nanos end = now_ + duration;
   while (violations().empty()) {
     Settle();
+    ++events_;
     const Nanos next = std::max(now_, NextEvent());
     if (next > end) break;
     constexpr int kMostSteps = 10'000;
@@ -134,6 +136,11 @@ void Simulator::StartMeasuring(Nanos window) {
 PartFigures Simulator::Of(sched::VgpuId id, std::size_t gpu) const {
   const Runner& runner = *runners_.at(id);
   return runner.gpus().at(gpu)->FiguresOf(runner.parts().at(gpu), now_);
+}
+
+std::optional<sched::GoalReport> Simulator::GoalOf(sched::VgpuId id, std::size_t gpu) {
+  Runner& runner = *runners_.at(id);
+  return runner.gpus().at(gpu)->GoalOf(runner.parts().at(gpu), now_);
 }
 
 }  // namespace tessera::plan

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "plan/model/workload.h"
 #include "plan/runner.h"
 #include "sched/gangs/gangs.h"
+#include "sched/goals/goals.h"
 
 namespace tessera::plan {
 
@@ -28,21 +30,26 @@ class Simulator {
   explicit Simulator(const std::vector<GpuSpec>& gpus, std::uint64_t seed = 1);
 
   // A program in a vGPU of its own, on these GPUs (at least one). An error if the shares are wrong or do not fit, or
-  // the id or a GPU's number is.
+  // the id or a GPU's number is, or the goal could not be kept. Goals are kept where time is steered.
   Result<void> Add(sched::VgpuId id, const sched::Shares& shares, Program program,
-                   const std::vector<std::size_t>& gpus = {0});
+                   const std::vector<std::size_t>& gpus = {0}, const std::optional<sched::Goal>& goal = {});
   Result<void> Update(sched::VgpuId id, const sched::Shares& shares);
   void Remove(sched::VgpuId id);
 
   // Ends early after a violation.
   void Run(Nanos duration);
   Nanos now() const { return now_; }
+  // Moments at which something happened, since the begin.
+  std::uint64_t events() const { return events_; }
 
   // Figures are of the time since the last call of this. `window`: of PartFigures::windows; 0: none.
   void StartMeasuring(Nanos window = 0);
   PartFigures Of(sched::VgpuId id, std::size_t gpu = 0) const;  // `gpu`: index among the program's GPUs
   const BurstFigures& BurstsOf(sched::VgpuId id) const { return runners_.at(id)->figures(); }
   GpuFigures OfGpu(std::size_t gpu = 0) const { return gpus_.at(gpu)->Figures(); }
+
+  // What the daemon would say of the program's goal, by now; empty without one, and where goals are not kept.
+  std::optional<sched::GoalReport> GoalOf(sched::VgpuId id, std::size_t gpu = 0);
 
   // Acts of the schedulers that must never happen: two holders of a token, an order twice, a limit exceeded, an idle
   // GPU while a program waits, more memory promised or resident than there is, a deadline in the past, time that stands
@@ -62,6 +69,7 @@ class Simulator {
   sched::Gangs gangs_;  // a program on several GPUs is one
   std::map<std::pair<std::size_t, sched::VgpuId>, sched::GangTurn> turns_;
   Nanos now_ = 0;
+  std::uint64_t events_ = 0;
   int steps_without_time_ = 0;
   Nanos window_ = 0;
   Nanos window_end_ = kNever;

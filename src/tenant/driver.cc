@@ -38,6 +38,7 @@ Driver::Driver() {
   Must(Init(0), "cuInit");
   Must(DeviceGet(&device, 0), "cuDeviceGet");
   Must(DeviceGetName(name, sizeof name, device), "cuDeviceGetName");
+  Must(DeviceGetAttribute(&sms_, cuda::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device), "cuDeviceGetAttribute");
   Must(PrimaryCtxSetFlags(device, cuda::CU_CTX_SCHED_BLOCKING_SYNC), "cuDevicePrimaryCtxSetFlags");
   Must(PrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
   Must(CtxSetCurrent(context), "cuCtxSetCurrent");

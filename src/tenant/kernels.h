@@ -10,7 +10,8 @@ namespace tessera::tenant {
 //
 // fill(base, words, stride, seed): writes seed + i at base + i * stride for every i < words.
 // check(base, words, stride, seed, wrong): adds to *wrong how many of them hold anything else.
-// Both walk in steps of the whole grid, so any grid does.
+// sweep(base, quads): adds 1 to each of the four words of every quad of 16 bytes.
+// These walk in steps of the whole grid, so any grid does.
 inline constexpr char kKernels[] = R"(
 .version 6.4
 .target sm_60
@@ -109,6 +110,40 @@ CHECK_NEXT:
   setp.lt.u64 %p3, %rd6, %rd2;
   @%p3 bra CHECK_STEP;
 CHECK_END:
+  ret;
+}
+
+.visible .entry sweep(.param .u64 sweep_base, .param .u64 sweep_quads)
+{
+  .reg .pred %p<3>;
+  .reg .b32 %r<9>;
+  .reg .b64 %rd<10>;
+  ld.param.u64 %rd1, [sweep_base];
+  ld.param.u64 %rd2, [sweep_quads];
+  cvta.to.global.u64 %rd3, %rd1;
+  mov.u32 %r1, %ctaid.x;
+  mov.u32 %r2, %ntid.x;
+  mov.u32 %r3, %tid.x;
+  mov.u32 %r4, %nctaid.x;
+  mul.wide.u32 %rd4, %r1, %r2;
+  cvt.u64.u32 %rd5, %r3;
+  add.s64 %rd4, %rd4, %rd5;
+  mul.wide.u32 %rd6, %r4, %r2;
+  setp.ge.u64 %p1, %rd4, %rd2;
+  @%p1 bra SWEEP_END;
+SWEEP_STEP:
+  shl.b64 %rd7, %rd4, 4;
+  add.s64 %rd8, %rd3, %rd7;
+  ld.global.v4.u32 {%r5, %r6, %r7, %r8}, [%rd8];
+  add.s32 %r5, %r5, 1;
+  add.s32 %r6, %r6, 1;
+  add.s32 %r7, %r7, 1;
+  add.s32 %r8, %r8, 1;
+  st.global.v4.u32 [%rd8], {%r5, %r6, %r7, %r8};
+  add.s64 %rd4, %rd4, %rd6;
+  setp.lt.u64 %p2, %rd4, %rd2;
+  @%p2 bra SWEEP_STEP;
+SWEEP_END:
   ret;
 }
 )";

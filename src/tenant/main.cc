@@ -9,6 +9,8 @@
 #include "tenant/driver.h"
 #include "tenant/memory.h"
 #include "tenant/options.h"
+#include "tenant/schedule.h"
+#include "tenant/scheduled_run.h"
 #include "tenant/work.h"
 
 namespace tessera::tenant {
@@ -89,8 +91,9 @@ class Run {
     const Nanos now = MonotonicNow();
     if (options_.report_every_ms == 0 || now - reported_ < options_.report_every_ms * kMillisecond) return;
     reported_ = now;
-    std::printf("{\"event\":\"progress\",\"time_us\":%lld,\"kernels\":%llu,\"busy_us\":%lld}\n", Microseconds(now),
-                static_cast<unsigned long long>(work_.completed()), BusyMicroseconds(now));
+    std::printf("{\"event\":\"progress\",\"time_us\":%lld,\"kernels\":%llu,\"busy_us\":%lld,\"longest_gap_us\":%lld}\n",
+                Microseconds(now), static_cast<unsigned long long>(work_.completed()), BusyMicroseconds(now),
+                Microseconds(work_.TakeLongestGap()));
   }
 
   // Time in which it had work or wanted it done: since the start, less its own pauses.
@@ -107,18 +110,58 @@ class Run {
   std::uint64_t in_burst_ = 0;
 };
 
+void ReportReady(const Driver& driver, std::uint32_t iterations) {
+  std::printf("{\"event\":\"ready\",\"time_us\":%lld,\"pid\":%d,\"device\":\"%s\",\"sms\":%d,\"iterations\":%u}\n",
+              Microseconds(MonotonicNow()), getpid(), driver.device_name().c_str(), driver.sms(), iterations);
+}
+
+// For the next SIGUSR1, or for what ends the program.
+void WaitForSignal() {
+  while (!grab_requested && !stop_requested) usleep(1000);
+  grab_requested = 0;
+}
+
+// A burst takes as long as the options say that its kernels do, whether these were calibrated or not.
+int FollowSchedule(const Options& options, const Schedule& schedule, Driver& driver, Work& work,
+                   std::uint32_t iterations) {
+  ScheduledRun run(driver, work, schedule, options.burst, options.burst * options.kernel_time, options.memory_stride);
+  ReportReady(driver, iterations);
+  if (options.schedule_wait) WaitForSignal();
+  run.Loop(stop_requested);
+  if (options.schedule_wait) {
+    std::printf("{\"event\":\"ended\",\"time_us\":%lld}\n", Microseconds(MonotonicNow()));
+    WaitForSignal();
+  }
+  const bool intact = run.Verify();
+  const bool verified = work.Verify() && intact;
+  run.ReportDone(verified);
+  return verified ? 0 : 1;
+}
+
 int Main(const Options& options) {
+  std::optional<Schedule> schedule;
+  if (!options.schedule.empty()) {
+    auto read = Schedule::Read(options.schedule);
+    if (!read) {
+      std::fprintf(stderr, "tessera-tenant: %s\n", read.error().Text().c_str());
+      return 2;
+    }
+    schedule = std::move(*read);
+  }
   Driver driver;
-  WorkShape shape{.blocks = options.blocks, .threads = options.threads, .iterations = options.iterations};
-  if (shape.iterations == 0) shape.iterations = Work::Calibrate(driver, shape, options.kernel_time);
+  WorkShape shape{.blocks = options.blocks,
+                  .threads = options.threads,
+                  .iterations = options.iterations,
+                  .sweep = options.sweep_bytes};
+  if (shape.iterations == 0 && shape.sweep == 0) shape.iterations = Work::Calibrate(driver, shape, options.kernel_time);
   Work work(driver, shape);
+  if (schedule) return FollowSchedule(options, *schedule, driver, work, shape.iterations);
   std::optional<Pattern> pattern;
   if (options.memory_bytes) {
     pattern.emplace(driver, options.memory_bytes, options.memory_stride);
     if (!pattern->allocated()) Must(cuda::CUDA_ERROR_OUT_OF_MEMORY, "cuMemAlloc of --memory");
   }
-  std::printf("{\"event\":\"ready\",\"time_us\":%lld,\"pid\":%d,\"device\":\"%s\",\"iterations\":%u}\n",
-              Microseconds(MonotonicNow()), getpid(), driver.device_name().c_str(), shape.iterations);
+  ReportReady(driver, shape.iterations);
   if (options.grab) grab_requested = 1;
 
   Run run(options, driver, work);

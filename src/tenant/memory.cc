@@ -16,7 +16,7 @@ unsigned BlocksFor(std::uint64_t words) { return std::clamp<std::uint64_t>((word
 
 }  // namespace
 
-Pattern::Pattern(Driver& driver, std::uint64_t bytes, std::uint64_t stride)
+Pattern::Pattern(Driver& driver, std::uint64_t bytes, std::uint64_t stride, bool waits)
     : driver_(driver), words_(bytes / stride), stride_(stride) {
   const cuda::CUresult result = driver_.MemAlloc(&base_, bytes);
   if (result == cuda::CUDA_ERROR_OUT_OF_MEMORY) {
@@ -27,7 +27,7 @@ Pattern::Pattern(Driver& driver, std::uint64_t bytes, std::uint64_t stride)
   std::uint64_t seed = kSeed;
   void* parameters[] = {&base_, &words_, &stride_, &seed};
   driver_.Launch(driver_.Kernel("fill"), BlocksFor(words_), kThreads, parameters);
-  Must(driver_.CtxSynchronize(), "cuCtxSynchronize");
+  if (waits) Must(driver_.CtxSynchronize(), "cuCtxSynchronize");
 }
 
 Pattern::~Pattern() {

@@ -10,7 +10,8 @@ namespace tessera::tenant {
 class Pattern {
  public:
   // Allocates and fills. `allocated` is false afterwards if the driver refused with CUDA_ERROR_OUT_OF_MEMORY.
-  Pattern(Driver& driver, std::uint64_t bytes, std::uint64_t stride);
+  // `waits`: until it is filled; else what is launched later finds it so.
+  Pattern(Driver& driver, std::uint64_t bytes, std::uint64_t stride, bool waits = true);
   ~Pattern();
   Pattern(const Pattern&) = delete;
   Pattern& operator=(const Pattern&) = delete;

@@ -50,6 +50,8 @@ const Choice kChoices[] = {
      [](Options& o, const char* v) { return SetNumber(o.iterations, v); }},
     {"blocks", "N", "blocks of a kernel (1)", [](Options& o, const char* v) { return SetNumber(o.blocks, v); }},
     {"threads", "N", "threads of a block (32)", [](Options& o, const char* v) { return SetNumber(o.threads, v); }},
+    {"sweep", "SIZE", "each kernel reads and writes so much memory instead of computing",
+     [](Options& o, const char* v) { return SetSize(o.sweep_bytes, v); }},
     {"seconds", "S", "how long to work (until SIGTERM)",
      [](Options& o, const char* v) { return SetNumber(o.seconds, v); }},
     {"kernels", "N", "how many kernels to launch (no bound)",
@@ -71,6 +73,14 @@ const Choice kChoices[] = {
      [](Options& o, const char* v) { return SetSize(o.grab_chunk, v); }},
     {"grab-hold-us", "N", "how long to hold what was grabbed (0)",
      [](Options& o, const char* v) { return SetNumber(o.grab_hold_us, v); }},
+    {"schedule", "FILE",
+     "follow rows of second,duty_pct,memory_mib: --burst launches each time that the duty sums up to them",
+     [](Options& o, const char* v) -> Result<void> {
+       o.schedule = v;
+       return {};
+     }},
+    {"schedule-wait", nullptr, "begin that at SIGUSR1, and verify memory at the next one",
+     [](Options& o, const char*) { return Set(o.schedule_wait); }},
     {"report-every", "MS", "time between progress lines (100); 0: none",
      [](Options& o, const char* v) { return SetNumber(o.report_every_ms, v); }},
     {"help", nullptr, "this text", [](Options& o, const char*) { return Set(o.help); }},
@@ -78,8 +88,11 @@ const Choice kChoices[] = {
 
 Result<void> CheckTogether(const Options& options) {
   if (options.depth == 0 && options.kernels == 0) return Fail(EINVAL, "--depth 0 needs --kernels");
+  if (!options.schedule.empty() && options.burst == 0) return Fail(EINVAL, "--schedule needs --burst");
+  if (!options.schedule.empty() && options.memory_bytes) return Fail(EINVAL, "--schedule has its own memory");
   if (options.blocks == 0 || options.threads == 0) return Fail(EINVAL, "a kernel needs blocks and threads");
   if (options.kernel_time < kMicrosecond) return Fail(EINVAL, "--kernel-us must be at least 1");
+  if (options.sweep_bytes % 16 != 0) return Fail(EINVAL, "--sweep must be a multiple of 16");
   if (options.memory_stride % 8 != 0) return Fail(EINVAL, "--memory-stride must be a multiple of 8");
   return {};
 }

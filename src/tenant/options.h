@@ -14,6 +14,7 @@ struct Options {
   std::uint32_t iterations = 0;      // instead of calibration
   unsigned blocks = 1;
   unsigned threads = 32;
+  std::uint64_t sweep_bytes = 0;  // kernels read and write so much memory, in place of computing; 0: they compute
 
   double seconds = 0;         // 0: until SIGTERM or SIGINT
   std::uint64_t kernels = 0;  // stop after so many; 0: no such end
@@ -27,6 +28,9 @@ struct Options {
   bool grab = false;  // at the start; SIGUSR1 does it at any time
   std::uint64_t grab_chunk = 64ull << 20;
   unsigned grab_hold_us = 0;
+
+  std::string schedule;        // a file (schedule.h): bursts and memory over time, in place of the loop; else empty
+  bool schedule_wait = false;  // it begins at SIGUSR1, and verifies at the next one
 
   unsigned report_every_ms = 100;  // 0: only at the end
   bool help = false;

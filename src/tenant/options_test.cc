@@ -48,6 +48,9 @@ TEST(TenantOptions, RefusesWhatMakesNoSense) {
                                                                  {"stray"},
                                                                  {"--depth", "0"},
                                                                  {"--blocks", "0"},
+                                                                 {"--sweep", "20B"},
+                                                                 {"--schedule", "x"},
+                                                                 {"--schedule", "x", "--burst", "1", "--memory", "1M"},
                                                                  {"--memory-stride", "4"}}) {
     EXPECT_FALSE(Parse(words)) << words[0];
   }

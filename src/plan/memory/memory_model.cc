@@ -59,26 +59,48 @@ void MemoryModel::Allocate(Part& part, std::uint64_t bytes, TimeModel& time, Nan
   changed_ = true;
   process.wanted = 0;
   member.allocates = bytes;
-  if (process.pinned == costs_.context && bytes <= process.allocated) {
-    // Memory that is out is freed first: the memory in use lies on the GPU.
-    std::uint64_t freed = process.allocated - bytes;
-    const std::uint64_t out = std::min(freed, process.swapped - process.Coming());
-    process.swapped -= out;
-    process.room -= freed - out;
-    if (process.moving == sched::Moving::kOut) process.ordered = std::min(process.ordered, process.Movable());
-    process.allocated = bytes;
-    return;
-  }
+  const std::uint64_t again = std::min(process.empty, bytes - std::min(bytes, process.allocated));
+  process.empty -= again;
+  process.allocated += again;
+  if (process.pinned == costs_.context && bytes <= process.allocated)
+    return Free(member, process.allocated - bytes, now);
   Ask(member, now);
   HoldOrLetGo(time, now);
 }
 
-// Asks for its context, and then for one piece after the other: programs allocate an eighth of the GPU, or of
-// their limit, at a time.
+// Memory on the GPU is freed first: what goes out is what was used longest ago, and programs free what they took last.
+// Its room stays with the program for a while.
+void MemoryModel::Free(Member& member, std::uint64_t bytes, Nanos now) {
+  sched::ProcessResidence& process = ProcessOf(member);
+  const std::uint64_t live = process.Movable() - process.empty;
+  const std::uint64_t there = std::min(bytes, live - std::min(live, process.Coming()));
+  const std::uint64_t out = std::min(bytes - there, process.swapped - process.Coming());
+  process.allocated -= bytes;
+  process.swapped -= out;
+  process.room -= bytes - there - out;
+  process.empty += there;
+  if (process.moving == sched::Moving::kOut) {
+    GiveBack(member);
+    process.ordered = std::min(process.ordered, process.Movable());
+  } else if (process.empty > 0) {
+    member.gives_at = std::min(member.gives_at, now + costs_.keeps_freed);
+    gives_at_ = std::min(gives_at_, member.gives_at);
+  }
+}
+
+void MemoryModel::GiveBack(Member& member) {
+  sched::ProcessResidence& process = ProcessOf(member);
+  process.room -= std::exchange(process.empty, 0);
+  member.gives_at = kNever;
+  changed_ = true;
+}
+
+// Asks for its context, and then for one piece after the other: programs allocate a chunk at a time, or an eighth of a
+// small GPU or limit.
 void MemoryModel::Ask(Member& member, Nanos now) {
   sched::ProcessResidence& process = ProcessOf(member);
   const std::uint64_t most = std::min(state_.capacity, state_.vgpus[member.vgpu].limit.value_or(UINT64_MAX));
-  const std::uint64_t piece = std::max(most / 8, std::uint64_t{1});
+  const std::uint64_t piece = std::max(std::min(most / 8, costs_.chunk), std::uint64_t{1});
   while (process.pinned < costs_.context || process.allocated < member.allocates) {
     process.pins = process.pinned < costs_.context;
     const std::uint64_t more = process.pins ? costs_.context : std::min(piece, member.allocates - process.allocated);
@@ -100,15 +122,21 @@ void MemoryModel::Ask(Member& member, Nanos now) {
   }
 }
 
-Nanos MemoryModel::NextEvent() const { return std::min({look_at_, out_.NextEvent(), in_.NextEvent()}); }
+Nanos MemoryModel::NextEvent() const { return std::min({look_at_, gives_at_, out_.NextEvent(), in_.NextEvent()}); }
 
 void MemoryModel::Step(Nanos now) {
-  if (const auto move = out_.End(now)) EndMove(*move, false);
-  if (const auto move = in_.End(now)) EndMove(*move, true);
+  if (const auto move = out_.End(now)) EndMove(*move, false, now);
+  if (const auto move = in_.End(now)) EndMove(*move, true, now);
   if (look_at_ <= now) changed_ = true;
+  if (gives_at_ > now) return;
+  gives_at_ = kNever;
+  for (auto& [_, member] : members_) {
+    if (member.gives_at <= now) GiveBack(member);
+    gives_at_ = std::min(gives_at_, member.gives_at);
+  }
 }
 
-void MemoryModel::EndMove(const Move& move, bool in) {
+void MemoryModel::EndMove(const Move& move, bool in, Nanos now) {
   Member& member = MemberOf(move.process);
   sched::ProcessResidence& process = ProcessOf(member);
   // Memory that was freed meanwhile does not arrive.
@@ -128,6 +156,7 @@ void MemoryModel::EndMove(const Move& move, bool in) {
     (in ? in_ : out_).Forget(process.id);
   }
   process.unsafe = process.swapped > 0;
+  state_.last_moved = now;
   changed_ = true;
 }
 
@@ -185,8 +214,14 @@ void MemoryModel::CarryOut(const sched::ResidencyAction& action, Nanos now) {
   sched::Apply(action, now, /*file=*/false, process);
   switch (action.kind) {
     case Kind::kMoveOut:
+      process.ordered -= std::min(process.ordered, process.empty);
+      GiveBack(member);
+      if (process.ordered == 0) {
+        process.moving = sched::Moving::kNothing;
+        break;
+      }
       process.unsafe = true;
-      out_.Order(process.id, action.bytes);
+      out_.Order(process.id, process.ordered);
       break;
     case Kind::kMoveIn:
       in_.Order(process.id, action.bytes);

@@ -10,7 +10,7 @@
 #include "plan/model/violations.h"
 #include "plan/model/workload.h"
 #include "plan/time/time_model.h"
-#include "sched/residency/residency_planner.h"
+#include "sched/residency/planner/residency_planner.h"
 
 namespace tessera::plan {
 
@@ -25,7 +25,8 @@ class MemoryModel {
   void Update(const Part& part);
   void Remove(const Part& part);
 
-  // The program has so much allocated from now on; what it frees is gone at once. If there is no room it waits for it,
+  // The program has so much allocated from now on; what it frees
+  // comes free a little later. If there is no room it waits for it,
   // or is refused and goes on with what it has.
   void Allocate(Part& part, std::uint64_t bytes, TimeModel& time, Nanos now);
 
@@ -50,17 +51,20 @@ class MemoryModel {
     std::size_t vgpu = 0;         // of state_
     std::uint64_t allocates = 0;  // what it has allocated once it has the room that it waits for
     bool runs = true;             // by the last plan
+    Nanos gives_at = kNever;      // it gives up the room of what it has freed
     Nanos begins = kNever;        // it is to run, and cannot yet: since then
   };
 
   sched::ProcessResidence& ProcessOf(const Member& member) { return state_.vgpus[member.vgpu].processes.front(); }
   Member& MemberOf(sched::ProcessId process);
+  void Free(Member& member, std::uint64_t bytes, Nanos now);
+  void GiveBack(Member& member);
   void Ask(Member& member, Nanos now);
   bool Observe(const TimeModel& time, Nanos now);
   void Plan(TimeModel& time, Nanos now);
   void CarryOut(const sched::ResidencyAction& action, Nanos now);
   void HoldOrLetGo(TimeModel& time, Nanos now);
-  void EndMove(const Move& move, bool in);
+  void EndMove(const Move& move, bool in, Nanos now);
 
   const MoveCosts costs_;
   Violations& violations_;
@@ -72,6 +76,7 @@ class MemoryModel {
   MoveLink in_;
   bool changed_ = false;  // since the last plan
   Nanos look_at_ = kNever;
+  Nanos gives_at_ = kNever;  // the first of the members'
   Nanos longest_turn_ = 0;
   Nanos longest_move_ = 0;
 };

@@ -40,6 +40,8 @@ struct MoveCosts {
   std::uint64_t batch = 256ull << 20;      // moved without a break
   std::uint64_t chunk = 64ull << 20;       // memory is moved in whole chunks
   std::uint64_t host_memory = 4ull << 40;  // bytes that may lie there
+  Nanos keeps_freed = 100 * kMillisecond;  // a program keeps the room of what it frees so long, or until it is to give
+                                           // memory up
   std::uint64_t context = 0;               // bytes that each program pins before it allocates
 };
 

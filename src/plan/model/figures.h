@@ -50,6 +50,7 @@ struct GpuFigures {
   Nanos measured = 0;
   Nanos executed = 0;   // some work ran
   Nanos switching = 0;  // lost between two programs
+  Nanos audited = 0;    // a program had the GPU to itself, so that its speed alone was measured
   Nanos moving = 0;     // lost to memory: all that had work waited for theirs
   std::int64_t switches = 0;
   std::int64_t decisions = 0;   // tokens: grants and revokes; steering: orders

@@ -29,10 +29,11 @@ void Part::Elapse(Nanos from, Nanos to) {
   }
 
   if (pace == 0) return;
-  const Nanos done = std::min({elapsed / pace, work, in_flight});
-  figures.progressed += done;
-  if (work != kNever) work -= done;
-  if (in_flight != kNever) in_flight -= done;
+  const Nanos worked = std::min({elapsed / pace, work, in_flight});
+  done += worked;
+  figures.progressed += worked;
+  if (work != kNever) work -= worked;
+  if (in_flight != kNever) in_flight -= worked;
 }
 
 }  // namespace tessera::plan

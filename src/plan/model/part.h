@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "base/clock.h"
 #include "plan/model/figures.h"
+#include "sched/goals/goal.h"
 #include "sched/shares/shares.h"
 
 namespace tessera::plan {
@@ -14,7 +16,8 @@ namespace tessera::plan {
 struct Part {
   sched::VgpuId vgpu = 0;
   sched::Shares shares;
-  Nanos queue = 0;  // Program::in_flight and Program::sync
+  std::optional<sched::Goal> goal;  // only SteeredTime knows goals
+  Nanos queue = 0;                  // Program::in_flight and Program::sync
   Nanos sync = 0;
   bool coupled = false;  // its work waits for parts on other GPUs
 
@@ -25,6 +28,7 @@ struct Part {
   std::uint32_t among = 0;  // it executes, as one of so many that the GPU divides its time among; 0: it does not
   std::uint32_t pace = 0;   // the same for its work, which also waits for the program's parts on other GPUs
 
+  Nanos done = 0;  // work since it was added
   PartFigures figures;
   Nanos waits_since = kNever;  // has work and does not execute
   Nanos held_since = kNever;   // the same, for memory

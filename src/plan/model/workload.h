@@ -32,6 +32,9 @@ struct Phase {
   bool open = false;                // gaps are between arrivals: bursts arrive while others run, and queue
   Nanos step = 0;                   // the program looks at its results after so much GPU time; 0: at the end only
   Span pause;                       // between two steps, in which it gives the GPU no work
+  // When the phase begins, since the program's begin, and at most once. Bursts of earlier phases that have not ended go
+  // on and are not lost. kNever: when the phase before it has ended.
+  Nanos begins = kNever;
 };
 
 // memory.request, memory.limit and memory.swap.max of a program's vGPU; docs/memory.md tells what they mean.
@@ -50,6 +53,7 @@ struct Program {
   Nanos in_flight = 0;
   Nanos sync = 0;
   MemoryTerms terms;
+  bool tells = false;  // it tells the daemon how long each burst took, from its arrival on
 };
 
 }  // namespace tessera::plan

@@ -13,8 +13,8 @@ class OneGpu : public Simulator {
 
   explicit OneGpu(const GpuSpec& spec, std::uint64_t seed = 1) : Simulator({spec}, seed) {}
 
-  void Add(Id id, const sched::Shares& shares, Program program = {}) {
-    const auto added = Simulator::Add(id, shares, std::move(program));
+  void Add(Id id, const sched::Shares& shares, Program program = {}, const std::optional<sched::Goal>& goal = {}) {
+    const auto added = Simulator::Add(id, shares, std::move(program), {0}, goal);
     EXPECT_TRUE(added) << added.error().message;
   }
   void Update(Id id, const sched::Shares& shares) { EXPECT_TRUE(Simulator::Update(id, shares)); }

@@ -15,7 +15,12 @@ SteeredTime::SteeredTime(const GpuSpec& spec, std::uint64_t seed, Violations& vi
       hardware_(costs_) {}
 
 Result<void> SteeredTime::Add(Part& part, Nanos now) {
-  if (auto added = steering_.Add(part.vgpu, part.shares, now); !added) return added;
+  auto shares = goals_.Set(part, part.shares, now);
+  if (!shares) return std::unexpected(shares.error());
+  if (auto added = steering_.Add(part.vgpu, *shares, now); !added) {
+    goals_.Remove(part, now);
+    return added;
+  }
   clients_[part.vgpu] = {.part = &part, .grace = config_.least_grace};
   groups_[part.vgpu] = {.part = &part};
   Obey(now);
@@ -23,7 +28,10 @@ Result<void> SteeredTime::Add(Part& part, Nanos now) {
 }
 
 Result<void> SteeredTime::Update(Part& part, const sched::Shares& shares, Nanos now) {
-  auto updated = steering_.Update(part.vgpu, shares, now);
+  const auto with_terms = goals_.Set(part, shares, now);
+  if (!with_terms) return std::unexpected(with_terms.error());
+  auto updated = steering_.Update(part.vgpu, *with_terms, now);
+  if (!updated) (void)goals_.Set(part, part.shares, now);  // as before, which fitted
   Obey(now);
   return updated;
 }
@@ -33,6 +41,7 @@ void SteeredTime::Remove(Part& part, Nanos now) {
   hardware_.Remove(part.vgpu);
   groups_.erase(part.vgpu);
   clients_.erase(part.vgpu);
+  goals_.Remove(part, now);
   steering_.Remove(part.vgpu, now);
   Obey(now);
 }
@@ -49,6 +58,10 @@ void SteeredTime::Done(Part& part, Nanos now) {
   groups_.at(part.vgpu).on_gpu = false;
   client.idle_since = now;
   client.idle_at = now + client.grace;
+}
+
+void SteeredTime::Told(Part& part, Nanos latency, Nanos now) {
+  Tell(clients_.at(part.vgpu), Effect::Kind::kLatency, latency, now);
 }
 
 // Work of a program whose gate is open goes to the GPU, where only a freeze stops it.
@@ -100,7 +113,7 @@ bool SteeredTime::Still(const Part& part) const {
 }
 
 Nanos SteeredTime::NextEvent() const {
-  Nanos next = std::min(timer_.RingsAt(), hardware_.NextEvent());
+  Nanos next = std::min({timer_.RingsAt(), hardware_.NextEvent(), goals_.NextDeadline()});
   if (!effects_.empty()) next = std::min(next, effects_.begin()->first);
   for (const auto& [_, client] : clients_) next = std::min(next, client.idle_at);
   return next;
@@ -116,6 +129,10 @@ void SteeredTime::Step(Nanos now) {
     const Effect effect = effects_.extract(effects_.begin()).mapped();
     Apply(effect, now);
   }
+  if (goals_.NextDeadline() <= now) {
+    goals_.Advance(now);
+    Obey(now);
+  }
   for (auto& [_, client] : clients_) {
     if (client.idle_at > now) continue;
     client.idle_at = kNever;
@@ -129,10 +146,15 @@ void SteeredTime::Apply(const Effect& effect, Nanos now) {
   switch (effect.kind) {
     case Effect::Kind::kActive:
       client.active = true;
+      goals_.Began(*client.part, now);
       return Report(client, now, now);
     case Effect::Kind::kIdle:
       client.active = false;
+      goals_.Ended(*client.part, effect.value, now);
       return Report(client, now, effect.value);
+    case Effect::Kind::kLatency:
+      goals_.Told(*client.part, effect.value, now);
+      return Obey(now);
     case Effect::Kind::kFreeze:
     case Effect::Kind::kThaw:
       client.policy_frozen = effect.kind == Effect::Kind::kFreeze;
@@ -156,6 +178,7 @@ void SteeredTime::Settle(Nanos now) {
 
 // As the daemon does after each event: first all freezes, then all thaws, then slices. Gates close and open at once.
 void SteeredTime::Obey(Nanos now) {
+  goals_.Tell(steering_, now);
   const auto orders = steering_.TakeOrders();
   Nanos done = std::max(now, driver_free_);
   done = StopOrGo(orders, Kind::kStop, now, done);

@@ -8,6 +8,7 @@
 #include "plan/model/costs.h"
 #include "plan/model/random.h"
 #include "plan/model/violations.h"
+#include "plan/time/goal_terms.h"
 #include "plan/time/late_timer.h"
 #include "plan/time/sliced_hardware.h"
 #include "plan/time/time_model.h"
@@ -17,6 +18,7 @@ namespace tessera::plan {
 
 // Time divided by Steering: the GPU's own scheduler gives each vGPU its slice, and driver calls freeze those that must
 // not run. Calls are made one after the other and take time; programs tell the daemon by messages that take time too.
+// Goals set the terms.
 class SteeredTime : public TimeModel {
  public:
   SteeredTime(const GpuSpec& spec, std::uint64_t seed, Violations& violations);
@@ -26,6 +28,7 @@ class SteeredTime : public TimeModel {
   void Remove(Part& part, Nanos now) override;
   void Submits(Part& part, Nanos now) override;
   void Done(Part& part, Nanos now) override;
+  void Told(Part& part, Nanos latency, Nanos now) override;
   void Hold(Part& part, Nanos now) override;
   bool Still(const Part& part) const override;
   bool Active(const Part& part) const override { return clients_.at(part.vgpu).active; }
@@ -34,6 +37,8 @@ class SteeredTime : public TimeModel {
   void Settle(Nanos now) override;
   std::optional<sched::Usage> Billed(const Part& part, Nanos now) const override;
   bool Switching(Nanos now) const override { return hardware_.Switching(now); }
+  bool Audits() const override { return goals_.Audits(); }
+  std::optional<sched::GoalReport> GoalOf(const Part& part, Nanos now) override { return goals_.ReportOf(part, now); }
   void Count(GpuFigures& figures) const override;
   void Reset() override;
 
@@ -60,9 +65,9 @@ class SteeredTime : public TimeModel {
   };
   // Something that comes to pass later: a message, or what a driver call does.
   struct Effect {
-    enum class Kind { kActive, kIdle, kFreeze, kThaw, kSlice, kHold, kLetGo } kind;
+    enum class Kind { kActive, kIdle, kLatency, kFreeze, kThaw, kSlice, kHold, kLetGo } kind;
     sched::VgpuId vgpu;
-    Nanos value = 0;  // kIdle: since when; kSlice
+    Nanos value = 0;  // kIdle: since when; kLatency; kSlice
   };
 
   void Tell(Client& client, Effect::Kind kind, Nanos value, Nanos now);
@@ -78,6 +83,7 @@ class SteeredTime : public TimeModel {
   const SteeringCosts costs_;
   const sched::SteeringConfig config_;
   sched::Steering steering_;
+  GoalTerms goals_;
   Random random_;
   Violations& violations_;
   LateTimer timer_;

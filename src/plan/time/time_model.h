@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "plan/model/part.h"
+#include "sched/goals/goals.h"
 #include "sched/tokens/token_scheduler.h"
 
 namespace tessera::plan {
@@ -25,6 +26,9 @@ class TimeModel {
   virtual void Submits(Part& part, Nanos now) = 0;
   virtual void Done(Part& part, Nanos now) = 0;
 
+  // The program's thread: it tells the daemon that a burst took so long. Ignored where goals are not kept.
+  virtual void Told(Part&, Nanos, Nanos) {}
+
   // Its memory is not there, or is there again: Part::held has changed.
   virtual void Hold(Part& part, Nanos now) = 0;
   // Held, and nothing of it executes until it is let go: its memory may be moved.
@@ -43,6 +47,10 @@ class TimeModel {
   virtual std::optional<sched::Usage> Billed(const Part& part, Nanos now) const = 0;
   // The GPU is changing from one program to another.
   virtual bool Switching(Nanos now) const = 0;
+  // A program has the GPU to itself, so that its speed alone is measured.
+  virtual bool Audits() const { return false; }
+  // What has come of the part's goal; empty without one, and where goals are not kept.
+  virtual std::optional<sched::GoalReport> GoalOf(const Part&, Nanos) { return {}; }
   // Adds what it counted since Reset.
   virtual void Count(GpuFigures& figures) const = 0;
   virtual void Reset() = 0;

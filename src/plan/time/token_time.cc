@@ -26,7 +26,7 @@ Result<void> TokenTime::Update(Part& part, const sched::Shares& shares, Nanos no
 
 void TokenTime::Remove(Part& part, Nanos now) {
   clients_.erase(part.vgpu);
-  if (holder_ == part.vgpu) holder_.reset();
+  holders_.erase(part.vgpu);
   scheduler_.Remove(part.vgpu, now);
   Obey(now);
 }
@@ -70,14 +70,14 @@ void TokenTime::Drained(Client& client, Nanos now) {
   part.in_flight = kNever;
   client.state = part.work > 0 ? State::kSyncs : State::kIdle;
   client.at = part.work > 0 ? now + part.sync : kNever;
-  if (before == State::kDrains) holder_.reset();
+  if (before == State::kDrains) holders_.erase(part.vgpu);
   if (before == State::kDrains || before == State::kStraggles) scheduler_.Released(part.vgpu, now, now);
   if (part.work > 0 && part.sync == 0) return Want(client, now);
   Obey(now);
 }
 
 void TokenTime::SayIdle(Client& client, Nanos now, Nanos since) {
-  if (holder_ == client.part->vgpu) holder_.reset();
+  holders_.erase(client.part->vgpu);
   scheduler_.Idle(client.part->vgpu, now, since);
   Obey(now);
 }
@@ -103,7 +103,7 @@ void TokenTime::Hold(Part& part, Nanos now) {
       return SayIdle(client, now, client.done_at);
     case State::kDrains:
     case State::kStraggles:
-      if (client.state == State::kDrains) holder_.reset();
+      if (client.state == State::kDrains) holders_.erase(part.vgpu);
       client.state = State::kLeaves;
       scheduler_.Released(part.vgpu, now, now);
       return Obey(now);
@@ -129,8 +129,10 @@ bool TokenTime::Active(const Part& part) const {
 
 Nanos TokenTime::NextEvent() const {
   Nanos next = timer_.RingsAt();
-  if (Switching(now_)) next = std::min(next, open_at_);
-  for (const auto& [_, client] : clients_) next = std::min(next, client.at);
+  for (const auto& [_, client] : clients_) {
+    next = std::min(next, client.at);
+    if (client.state == State::kRuns && client.opens_at > now_) next = std::min(next, client.opens_at);
+  }
   return next;
 }
 
@@ -160,41 +162,63 @@ void TokenTime::Obey(Nanos now) {
       Client& client = clients_.at(decision.vgpu);
       if (decision.kind == sched::Decision::Kind::kRevoke) {
         ObeyRevoke(client, now);
-      } else if (holder_ != decision.vgpu) {
+      } else if (!holders_.contains(decision.vgpu)) {
         ObeyGrant(decision, client, now);
       }
     }
   }
 }
 
-void TokenTime::ObeyGrant(const sched::Decision& decision, Client& client, Nanos now) {
-  if (holder_) {
-    Client& straggler = clients_.at(*holder_);
-    const bool may_go_on = straggler.state == State::kDrains && now >= straggler.revoked_at + config_.drain_timeout;
-    violations_.Require(may_go_on, "two holders", now);
-    straggler.state = State::kStraggles;
+std::pair<std::uint32_t, sched::VgpuId> TokenTime::EntityOf(const Part& part) {
+  const std::uint32_t space = part.shares.space.number;
+  return {space, space == 0 ? part.vgpu : 0};
+}
+
+// Holders beside which the vGPU cannot run go on only because their work in flight takes too long.
+void TokenTime::MakeStraggle(const sched::Decision& grant, const Client& client, Nanos now) {
+  double taken = client.part->shares.space.taken_pct();
+  for (const sched::VgpuId holder : holders_) {
+    const Part& part = *clients_.at(holder).part;
+    if (EntityOf(part) == EntityOf(*client.part)) taken += part.shares.space.taken_pct();
   }
+  constexpr double kAll = 100.001;  // parts of SMs are rounded
+  const bool all_fit = taken <= kAll;
+  for (auto holder = holders_.begin(); holder != holders_.end();) {
+    Client& other = clients_.at(*holder);
+    const bool beside = all_fit && EntityOf(*other.part) == EntityOf(*client.part);
+    const bool may_go_on = other.state == State::kDrains && now >= other.revoked_at + config_.drain_timeout;
+    violations_.Require(beside || may_go_on || *holder == grant.vgpu, "two holders", now);
+    if (beside) {
+      ++holder;
+      continue;
+    }
+    other.state = State::kStraggles;
+    holder = holders_.erase(holder);
+  }
+}
+
+void TokenTime::ObeyGrant(const sched::Decision& decision, Client& client, Nanos now) {
+  MakeStraggle(decision, client, now);
   violations_.Require(decision.expires > now, "a grant that has expired", now);
   violations_.Require(client.state == State::kWaits, "a grant that was not asked for", now);
-  holder_ = decision.vgpu;
   if (client.part->held) {
     client.state = State::kHeldBack;
-    holder_.reset();
     scheduler_.Idle(decision.vgpu, now, now);
     return;
   }
+  holders_.insert(decision.vgpu);
   const bool switches = last_ != decision.vgpu;
   switches_ += switches ? 1 : 0;
   last_ = decision.vgpu;
-  open_at_ = now + (switches ? costs_.hand_over : 0);
+  client.opens_at = now + (switches ? costs_.hand_over : 0);
   client.state = State::kRuns;
 }
 
 void TokenTime::ObeyRevoke(Client& client, Nanos now) {
   Part& part = *client.part;
-  violations_.Require(holder_ == part.vgpu, "a revoke of a vGPU that does not have the token", now);
+  violations_.Require(holders_.contains(part.vgpu), "a revoke of a vGPU that does not have the token", now);
   if (client.state == State::kLooksIdle) {
-    holder_.reset();
+    holders_.erase(part.vgpu);
     client.state = State::kIdle;
     client.at = kNever;
     scheduler_.Released(part.vgpu, now, client.done_at);
@@ -206,19 +230,29 @@ void TokenTime::ObeyRevoke(Client& client, Nanos now) {
   if (part.in_flight == 0) Drained(client, now);
 }
 
+bool TokenTime::Switching(Nanos now) const {
+  return !holders_.empty() &&
+         std::ranges::all_of(holders_, [&](sched::VgpuId holder) { return now < clients_.at(holder).opens_at; });
+}
+
+// Entities divide the time; within a space each has its SMs.
 void TokenTime::Settle(Nanos now) {
   now_ = now;
-  std::uint32_t executing = 0;
   const auto executes = [&](const Client& client) {
-    const bool runs = client.state == State::kRuns && !Switching(now);
+    const bool runs = client.state == State::kRuns && now >= client.opens_at;
     return client.part->work > 0 && (runs || client.part->in_flight != kNever);
   };
+  executing_.clear();
   for (const auto& [_, client] : clients_) {
-    executing += executes(client) ? 1 : 0;
+    if (executes(client)) executing_.push_back(EntityOf(*client.part));
     const bool may_run = client.state == State::kWaits && !client.part->held && client.part->shares.limit_pct == 100;
-    violations_.Require(holder_ || !may_run, "the GPU idles while a vGPU waits", now);
+    violations_.Require(!holders_.empty() || !may_run, "the GPU idles while a vGPU waits", now);
   }
-  for (auto& [_, client] : clients_) client.part->among = executes(client) ? executing : 0;
+  std::ranges::sort(executing_);
+  const auto others = std::ranges::unique(executing_);
+  executing_.erase(others.begin(), others.end());
+  const auto entities = static_cast<std::uint32_t>(executing_.size());
+  for (auto& [_, client] : clients_) client.part->among = executes(client) ? entities : 0;
   timer_.Set(scheduler_.NextDeadline(), now, random_);
 }
 

@@ -2,6 +2,9 @@
 
 #include <map>
 #include <optional>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "plan/model/costs.h"
 #include "plan/model/random.h"
@@ -12,8 +15,9 @@
 
 namespace tessera::plan {
 
-// Time divided by the token scheduler: the gates of one vGPU are open, those of the others closed. Work in flight when
-// a gate closes runs to its end; the GPU divides its time between that and the next holder's if both run.
+// Time divided by the token scheduler: the gates of one vGPU are open, or of several of one space that run at the same
+// time, each on its SMs; those of the others are closed. Work in flight when a gate closes runs to its end; the GPU
+// divides its time between that and the next holder's if both run.
 class TokenTime : public TimeModel {
  public:
   TokenTime(const GpuSpec& spec, std::uint64_t seed, Violations& violations);
@@ -30,7 +34,7 @@ class TokenTime : public TimeModel {
   void Step(Nanos now) override;
   void Settle(Nanos now) override;
   std::optional<sched::Usage> Billed(const Part& part, Nanos now) const override;
-  bool Switching(Nanos now) const override { return holder_ && now < open_at_; }
+  bool Switching(Nanos now) const override;
   void Count(GpuFigures& figures) const override;
   void Reset() override { switches_ = decisions_ = 0; }
 
@@ -50,6 +54,7 @@ class TokenTime : public TimeModel {
     Part* part = nullptr;
     State state = State::kIdle;
     Nanos at = kNever;
+    Nanos opens_at = 0;    // kRuns: its work begins
     Nanos done_at = 0;     // kLooksIdle
     Nanos revoked_at = 0;  // kDrains, kStraggles
   };
@@ -61,6 +66,9 @@ class TokenTime : public TimeModel {
   void Obey(Nanos now);
   void ObeyGrant(const sched::Decision& decision, Client& client, Nanos now);
   void ObeyRevoke(Client& client, Nanos now);
+  void MakeStraggle(const sched::Decision& grant, const Client& client, Nanos now);
+  // Those that run at the same time are of one entity: a vGPU alone, or a space.
+  static std::pair<std::uint32_t, sched::VgpuId> EntityOf(const Part& part);
   // Work that its closing gate leaves in flight.
   Nanos CloseGate(Part& part);
 
@@ -71,9 +79,9 @@ class TokenTime : public TimeModel {
   Violations& violations_;
   LateTimer timer_;
   std::map<sched::VgpuId, Client> clients_;
-  std::optional<sched::VgpuId> holder_;
-  std::optional<sched::VgpuId> last_;  // had the token last
-  Nanos open_at_ = 0;                  // the holder's work begins
+  std::set<sched::VgpuId> holders_;
+  std::optional<sched::VgpuId> last_;                               // was given the token last
+  std::vector<std::pair<std::uint32_t, sched::VgpuId>> executing_;  // entities; of the last Settle
   Nanos now_ = 0;
   std::int64_t switches_ = 0;
   std::int64_t decisions_ = 0;

@@ -1,0 +1,126 @@
+#include "plan/fleet/fleet_plan.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <thread>
+
+#include "base/size.h"
+#include "plan/fleet/evaluate.h"
+#include "sched/fleet/fleet_packing.h"
+
+namespace tessera::plan {
+namespace {
+
+sched::Placement Pack(const std::vector<sched::FleetTenant>& needs, const sched::FleetGpu& gpu, PlanPolicy policy,
+                      std::size_t most_gpus) {
+  switch (policy) {
+    case PlanPolicy::kExclusive:
+      return sched::Exclusive(needs, most_gpus);
+    case PlanPolicy::kFgd:
+      return sched::LeastFragmentation(needs, gpu, most_gpus);
+    case PlanPolicy::kTessera:
+    case PlanPolicy::kMemory:
+    case PlanPolicy::kTime:
+      break;
+  }
+  return sched::FirstFitDecreasing(needs, gpu, most_gpus);
+}
+
+// The best of as many searches as there are processors, each by a seed of its own.
+sched::Placement Search(const std::vector<sched::FleetTenant>& needs, const sched::FleetGpu& gpu,
+                        const sched::Placement& start, const PlanQuestion& question) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(question.search);
+  const auto go_on = [end] { return std::chrono::steady_clock::now() < end; };
+  constexpr unsigned kMostThreads = 16;
+  std::vector<sched::Placement> found(std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads), start);
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      threads.emplace_back(
+          [&, i] { found[i] = sched::EmptyGpus(needs, gpu, start, question.seed + i * 1'000'003, go_on); });
+    }
+  }
+  return *std::ranges::min_element(found, {}, &sched::Placement::gpus);
+}
+
+std::string Percent(double part) { return std::to_string(static_cast<int>(part * 100 + 0.5)) + " %"; }
+
+// Why the tenant fits on no GPU of this type; empty: it does.
+std::string WhyNever(const Tenant& tenant, const std::vector<sched::FleetTenant>& needs, std::size_t index,
+                     const sched::FleetGpu& gpu) {
+  sched::GpuLoad load(needs, gpu);
+  if (load.HasRoomFor(index)) return {};
+  load.Add(index);
+  if (gpu.memory < tenant.memory + needs[index].fixed)
+    return "it needs " + FormatSize(tenant.memory + needs[index].fixed) + " of memory, its context included";
+  if (load.PromisedMemory() > 1) return "it is promised more memory than the GPU has";
+  if (load.Time() > 1)
+    return "its goal and request take " + Percent(load.Time()) + " of the time that a GPU can promise";
+  return "it uses more of a GPU than there is, in more than " + Percent(gpu.most_over) + " of the time";
+}
+
+// Which intervals of each GPU were over, and how many of its tenants were there then.
+void CountOver(const std::vector<sched::FleetTenant>& needs, const sched::FleetGpu& gpu, FleetPlan& plan) {
+  double over = 0, seen = 0, pods = 0, pods_over = 0;
+  for (GpuPlan& each : plan.gpus) {
+    sched::GpuLoad load(needs, gpu);
+    std::size_t with_use = 0;
+    for (const std::size_t tenant : each.tenants) {
+      load.Add(tenant);
+      with_use += needs[tenant].use.empty() ? 0 : 1;
+    }
+    each.memory = load.Memory();
+    each.promised = load.PromisedMemory();
+    each.time = load.Time();
+    each.over = load.Now().over;
+    each.binds = load.WhatBinds() == sched::Binds::kNothing ? "" : NameOf(load.WhatBinds());
+    over += each.over;
+    seen += 1;
+    pods += static_cast<double>(with_use);
+    pods_over += static_cast<double>(with_use) * each.over;
+  }
+  plan.over = seen > 0 ? over / seen : 0;
+  plan.pods_over = pods > 0 ? pods_over / pods : 0;
+}
+
+}  // namespace
+
+Result<FleetPlan> PlanFleet(const Workload& workload, const PlanQuestion& question) {
+  if (workload.tenants.empty()) return Fail(EINVAL, "the workload has no tenant");
+  const auto needs = NeedsOf(workload, question.gpu, {.policy = question.policy, .margin = question.margin});
+  const sched::FleetGpu gpu = FleetGpuOf(workload, question.gpu, question.policy);
+  if (question.gpus == 0 && question.policy != PlanPolicy::kExclusive) {
+    for (std::size_t i = 0; i < needs.size(); ++i) {
+      const std::string why = WhyNever(workload.tenants[i], needs, i, gpu);
+      if (why.empty()) continue;
+      return Fail(ENOSPC, "tenant " + workload.tenants[i].name + " fits on no " + question.gpu.title + ": " + why,
+                  "choose another --gpu, or ask for less; with --gpus N it is left out");
+    }
+  }
+  FleetPlan plan;
+  plan.placement = Pack(needs, gpu, question.policy, question.gpus);
+  plan.first_fit = plan.placement.gpus;
+  if (question.policy == PlanPolicy::kTessera && question.search > 0 && question.gpus == 0) {
+    plan.placement = Search(needs, gpu, plan.placement, question);
+  }
+  plan.crowded = plan.placement.Refused();
+  if (plan.crowded > 0 && question.policy == PlanPolicy::kTessera && question.gpus > 0)
+    plan.placement = sched::Crowd(needs, gpu, plan.placement, question.gpus);
+  plan.refused = plan.placement.Refused();
+  plan.crowded -= plan.refused;
+  plan.gpus.resize(plan.placement.gpus);
+  for (std::size_t tenant = 0; tenant < needs.size(); ++tenant) {
+    for (const std::size_t on : plan.placement.seats[tenant].gpus) plan.gpus[on].tenants.push_back(tenant);
+  }
+  CountOver(needs, gpu, plan);
+  if (!question.simulates) return plan;
+  if (auto evaluated = Evaluate(workload, question, plan); !evaluated) return std::unexpected(evaluated.error());
+  return plan;
+}
+
+std::size_t GpusBy(const Workload& workload, const GpuModel& gpu, PlanPolicy policy) {
+  return Pack(NeedsOf(workload, gpu, {.policy = policy}), FleetGpuOf(workload, gpu, policy), policy, 0).gpus;
+}
+
+}  // namespace tessera::plan
