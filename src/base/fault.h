@@ -21,8 +21,27 @@
 //   mover.slot.restored    a slot of an earlier mover is in the pool again
 //   mover.adopt.claimed    chunks of a program are found in the pool; it was not told
 //   mover.adopted.sent     it was told
+//   mover.save.written     a chunk of a parked program is in its own file as well, which is not finished
+//   mover.save.finished    that file is finished; the slots still have all
+//   mover.save.left        the file is all there is; nobody was told
+//   mover.unsave.read      a chunk of it is in memory again, which is no slot's with a key
+//   mover.unsave.cleared   all of it is in slots, and the file is empty; nobody was told
 //   holder.slot.given      the swap holder gave a slot to the next daemon
+//   soft.locked            a program on soft GPUs is locked for a checkpoint; nobody was told (here and below)
+//   soft.checkpoint.taken  nothing of it is on devices any more, its state is still "locked"
+//   soft.checkpointed      its state is "checkpointed"
+//   soft.restore.put       it is on devices again, its state is still "checkpointed"
+//   soft.restored          its state is "locked" again
 //   daemon.slot.received   the next daemon received a slot from it
+//   suspension.drained     a program is to leave its GPUs, and its work has ended; the daemon, here and below
+//   suspension.left        what can be moved is in host memory, and the program holds nothing of it
+//   suspension.locked      the driver has locked it
+//   suspension.saved       and has saved it; nobody was told
+//   suspension.roomy       it is to return, and has room
+//   suspension.restored    the driver has brought it back, and it is locked
+//   suspension.unlocked    its calls go on; its gates are closed
+//   migration.given        the movers of the new GPUs have what its programs have in host memory, and the old ones too
+//   migration.moved        and the vGPUs are there
 //
 // Uses the C library only, because the shim may carry it into every program. Any thread.
 #pragma once

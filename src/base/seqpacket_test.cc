@@ -10,6 +10,8 @@
 #include <array>
 #include <string>
 
+#include "base/testing/temporary_folder.h"
+
 namespace tessera {
 namespace {
 
@@ -103,15 +105,14 @@ TEST_F(SeqpacketTest, ConnectSaysWhy) {
 }
 
 TEST_F(SeqpacketTest, ListensForThisUserInPlaceOfWhatIsThere) {
-  const std::string path = ::testing::TempDir() + "/tessera-seqpacket-" + std::to_string(getpid());
-  ASSERT_TRUE(UniqueFd(open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644)));
+  const TemporaryFolder folder;
+  const std::string path = folder.File("socket", "");
   const UniqueFd listener = ListenSeqpacket(path.c_str(), 1);
   ASSERT_TRUE(listener);
   struct stat status{};
   ASSERT_EQ(stat(path.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode, mode_t{S_IFSOCK | 0600});
   EXPECT_TRUE(ConnectSeqpacket(path.c_str()));
-  unlink(path.c_str());
 }
 
 TEST_F(SeqpacketTest, ListenSaysWhy) {

@@ -1,6 +1,7 @@
 #include "base/whole_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -21,9 +22,20 @@ bool WriteAll(int fd, std::string_view text) {
   return true;
 }
 
+// A device or a pipe, which must not become a file.
+bool IsNoFile(const std::string& path) {
+  struct stat about{};
+  return stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode);
+}
+
 }  // namespace
 
 Result<void> ReplaceFile(const std::string& path, const std::string& text, mode_t mode, const std::string& hint) {
+  if (IsNoFile(path)) {
+    const UniqueFd device(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!device || !WriteAll(device.Get(), text)) return FailErrno("cannot write " + path, hint);
+    return {};
+  }
   const std::string next = path + ".new";
   UniqueFd file(open(next.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
   if (!file) return FailErrno("cannot write " + next, hint);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/install/own_program.h"
+#include "base/testing/temporary_folder.h"
 
 namespace tessera {
 namespace {
@@ -17,22 +18,18 @@ namespace {
 class LastingGroups : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = "/tmp/tessera-groups-test-XXXXXX";
-    folder_ = mkdtemp(pattern.data());
     for (const char* group : {"/cpu", "/memory"}) {
-      std::filesystem::create_directory(folder_ + group);
-      std::ofstream{folder_ + group + "/cgroup.procs"};
+      std::filesystem::create_directory(folder_.path() + group);
+      std::ofstream{folder_.path() + group + "/cgroup.procs"};
     }
-    std::filesystem::create_directory(folder_ + "/none");
-    setenv("TESSERA_LASTING_GROUPS", (folder_ + "/cpu:" + folder_ + "/none:" + folder_ + "/memory").c_str(), 1);
+    std::filesystem::create_directory(folder_.path() + "/none");
+    setenv("TESSERA_LASTING_GROUPS",
+           (folder_.path() + "/cpu:" + folder_.path() + "/none:" + folder_.path() + "/memory").c_str(), 1);
   }
-  void TearDown() override {
-    unsetenv("TESSERA_LASTING_GROUPS");
-    std::filesystem::remove_all(folder_);
-  }
+  void TearDown() override { unsetenv("TESSERA_LASTING_GROUPS"); }
   std::string MembersOf(const std::string& group) const {
     std::string text;
-    std::ifstream(folder_ + group + "/cgroup.procs") >> text;
+    std::ifstream(folder_.path() + group + "/cgroup.procs") >> text;
     return text;
   }
   std::string Run(bool lasts) const {
@@ -42,14 +39,14 @@ class LastingGroups : public testing::Test {
     return std::to_string(*pid);
   }
 
-  std::string folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(LastingGroups, TakeProgramsThatAreToLast) {
   const std::string pid = Run(true);
   EXPECT_EQ(MembersOf("/cpu"), pid);
   EXPECT_EQ(MembersOf("/memory"), pid);
-  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/none"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path() + "/none"));
 }
 
 TEST_F(LastingGroups, TakeNoOthers) {

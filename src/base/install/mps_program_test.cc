@@ -4,35 +4,29 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
+
+#include "base/testing/temporary_folder.h"
 
 namespace tessera {
 namespace {
 
 class MpsProgramTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "mps_program_XXXXXX";
-    scratch_ = mkdtemp(pattern.data());
-    path_ = getenv("PATH");
-  }
-  void TearDown() override {
-    setenv("PATH", path_.c_str(), 1);
-    std::filesystem::remove_all(scratch_);
-  }
+  void TearDown() override { setenv("PATH", path_.c_str(), 1); }
   std::string Program(mode_t mode) const {
-    std::string program = scratch_ + "/nvidia-cuda-mps-control";
+    std::string program = scratch_.path() + "/nvidia-cuda-mps-control";
     std::ofstream{program};
     chmod(program.c_str(), mode);
     return program;
   }
-  std::string scratch_, path_;
+  const TemporaryFolder scratch_;
+  const std::string path_ = getenv("PATH");
 };
 
 TEST_F(MpsProgramTest, ItIsFoundByThePath) {
   const std::string program = Program(0755);
-  setenv("PATH", ("relative:" + scratch_).c_str(), 1);
+  setenv("PATH", ("relative:" + scratch_.path()).c_str(), 1);
   const auto found = FindMpsControl(false);
   ASSERT_TRUE(found) << found.error().Text();
   EXPECT_EQ(*found, program);
@@ -40,7 +34,7 @@ TEST_F(MpsProgramTest, ItIsFoundByThePath) {
 
 TEST_F(MpsProgramTest, WhatCannotBeExecutedIsNoProgram) {
   const std::string program = Program(0644);
-  setenv("PATH", scratch_.c_str(), 1);
+  setenv("PATH", scratch_.path().c_str(), 1);
   const auto found = FindMpsControl(false);
   if (found) {
     EXPECT_NE(*found, program) << "this machine has MPS";
@@ -53,7 +47,7 @@ TEST_F(MpsProgramTest, WhatCannotBeExecutedIsNoProgram) {
 
 // The stand-in of this build, if that is there, and never the driver's.
 TEST_F(MpsProgramTest, TheSoftGpuHasItsOwn) {
-  setenv("PATH", scratch_.c_str(), 1);
+  setenv("PATH", scratch_.path().c_str(), 1);
   const std::string drivers = Program(0755);
   const auto found = FindMpsControl(true);
   if (found) {

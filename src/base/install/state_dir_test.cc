@@ -6,21 +6,16 @@
 
 #include <climits>
 #include <cstdlib>
-#include <filesystem>
 
 #include "base/install/run_dir.h"
+#include "base/testing/temporary_folder.h"
 
 namespace tessera {
 namespace {
 
 class StateDirTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "state_dir_XXXXXX";
-    scratch_ = mkdtemp(pattern.data());
-  }
-  void TearDown() override { std::filesystem::remove_all(scratch_); }
-  std::string scratch_;
+  const TemporaryFolder scratch_;
 };
 
 TEST_F(StateDirTest, DaemonsOfSeveralRunDirectoriesDoNotMeet) {
@@ -42,7 +37,7 @@ TEST_F(StateDirTest, UsersKeepItAtHomeByMachine) {
 }
 
 TEST_F(StateDirTest, IsMadeWithAllAboveIt) {
-  const std::string path = scratch_ + "/a/b/c";
+  const std::string path = scratch_.path() + "/a/b/c";
   ASSERT_TRUE(PrepareStateDir(path));
   struct stat st = {};
   ASSERT_EQ(stat(path.c_str(), &st), 0);

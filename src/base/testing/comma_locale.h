@@ -10,6 +10,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/testing/temporary_folder.h"
+
 namespace tessera {
 
 // While it lives, the program's numbers have a decimal comma. The locale is made here, because machines that test have
@@ -18,9 +20,7 @@ namespace tessera {
 class CommaLocale {
  public:
   CommaLocale() {
-    char path[] = "/tmp/tessera-locale-XXXXXX";
-    folder_ = mkdtemp(path);
-    std::filesystem::create_directory(folder_ + "/comma");
+    std::filesystem::create_directory(folder_.path() + "/comma");
     constexpr std::uint32_t kMagic = 0x20031115 ^ LC_NUMERIC;
     const std::uint32_t begins[] = {32, 34, 35, 36, 40, 44};
     std::string file;
@@ -36,20 +36,19 @@ class CommaLocale {
     add(',');
     add(0);
     file += std::string("UTF-8\0", 6);
-    std::ofstream(folder_ + "/comma/LC_NUMERIC") << file;
-    setenv("LOCPATH", folder_.c_str(), 1);
+    std::ofstream(folder_.path() + "/comma/LC_NUMERIC") << file;
+    setenv("LOCPATH", folder_.path().c_str(), 1);
     EXPECT_NE(setlocale(LC_NUMERIC, "comma"), nullptr);
     EXPECT_EQ(std::strtod("1,5", nullptr), 1.5);
   }
   ~CommaLocale() {
     setlocale(LC_NUMERIC, "C");
     unsetenv("LOCPATH");
-    std::filesystem::remove_all(folder_);
   }
   CommaLocale(const CommaLocale&) = delete;
 
  private:
-  std::string folder_;
+  const TemporaryFolder folder_;
 };
 
 }  // namespace tessera

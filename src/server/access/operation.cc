@@ -12,6 +12,7 @@ using Users = AccessRule::Users;
 
 constexpr std::array<AccessRule, kOperations> kRules = {{
     {kHealth, "ask whether the daemon is alive (`/healthz`)", Users::kAll, true},
+    {kSeePage, "get the page, without what it shows (`/`)", Users::kAll, true},
     {kSeeTotals, "see the GPUs' totals: capacity, used, promised, busy", Users::kTotals},
     {kSeeGpus, "see what the GPUs do: who has them, who steers them, moves", Users::kNone},
     {kCreateVGpu, "make a vGPU (users: within their quota)", Users::kAll},
@@ -20,10 +21,12 @@ constexpr std::array<AccessRule, kOperations> kRules = {{
     {kChangeVGpu, "change a vGPU (users: within their quota)", Users::kOwner},
     {kFreezeVGpu, "freeze or thaw a vGPU", Users::kOwner},
     {kEvictVGpu, "evict a vGPU", Users::kOwner},
+    {kSuspendVGpu, "suspend, resume or migrate a vGPU", Users::kOwner},
     {kRemoveVGpu, "remove a vGPU", Users::kOwner},
     {kSeeProcess, "see a process in a vGPU", Users::kOwner},
     {kFreezeProcess, "freeze or thaw a process in a vGPU", Users::kOwner},
     {kEvictProcess, "evict a process in a vGPU", Users::kOwner},
+    {kSuspendProcess, "suspend, resume or migrate a process in a vGPU", Users::kOwner},
     {kSeeUnmanaged, "see, freeze or thaw unmanaged processes", Users::kNone},
     {kAdopt, "adopt a process", Users::kNone},
     {kSeeEvents, "see events of one's own vGPUs and processes", Users::kAll},
@@ -32,6 +35,7 @@ constexpr std::array<AccessRule, kOperations> kRules = {{
     {kSeeMetrics, "see the metrics", Users::kNone},
     {kDoctor, "ask for the daemon's findings (`tessera doctor`)", Users::kNone},
     {kReload, "reload the configuration", Users::kNone},
+    {kDrain, "drain or undrain a GPU, make room by moves (`tessera rebalance`)", Users::kNone},
 }};
 
 // An operation without a row would have an empty one at the end, and the rows behind it would be of others.

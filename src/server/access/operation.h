@@ -9,6 +9,7 @@ namespace tessera::server {
 // All that somebody can ask the daemon for, by whatever face.
 enum class Operation : unsigned char {
   kHealth,
+  kSeePage,
   kSeeTotals,
   kSeeGpus,
   kCreateVGpu,
@@ -17,10 +18,12 @@ enum class Operation : unsigned char {
   kChangeVGpu,
   kFreezeVGpu,
   kEvictVGpu,
+  kSuspendVGpu,
   kRemoveVGpu,
   kSeeProcess,
   kFreezeProcess,
   kEvictProcess,
+  kSuspendProcess,
   kSeeUnmanaged,
   kAdopt,
   kSeeEvents,
@@ -29,6 +32,7 @@ enum class Operation : unsigned char {
   kSeeMetrics,
   kDoctor,
   kReload,
+  kDrain,
   kCount,  // of them
 };
 

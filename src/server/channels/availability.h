@@ -27,13 +27,17 @@ class Availability {
   // Why that is so for all GPUs, whatever a test says; empty: it is not.
   const std::string& WhyNone() const { return why_none_; }
 
-  // No GPU's channels can be steered until the end of the test, which names the GPUs that failed, and why.
+  // No GPU's channels can be steered until the end of the test, which names the GPUs that failed, and why, and says
+  // something of the others.
   void BeginTest() { testing_ = true; }
-  void EndTest(std::map<std::uint32_t, std::string> failed) {
+  void EndTest(std::map<std::uint32_t, std::string> failed, std::string said = {}) {
     failed_ = std::move(failed);
+    said_ = std::move(said);
     testing_ = false;
   }
   bool Testing() const { return testing_; }
+  // What the last test said of GPUs that did not fail, for people; empty: nothing, or there was none.
+  const std::string& Said() const { return said_; }
 
   // The GPU itself is gone: no test brings it back.
   void Lose(std::uint32_t gpu, std::string why) { lost_[gpu] = std::move(why); }
@@ -43,6 +47,7 @@ class Availability {
 
   const std::string why_none_;
   std::map<std::uint32_t, std::string> failed_, lost_;  // by GPU: why
+  std::string said_;
   bool testing_ = false;
 };
 

@@ -17,7 +17,7 @@
 #include "server/gpu/vgpu_table.h"
 #include "server/loop/event_loop.h"
 #include "server/model/gate_counts.h"
-#include "server/model/state_file.h"
+#include "server/state/state_file.h"
 
 namespace tessera::server {
 

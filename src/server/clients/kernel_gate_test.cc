@@ -7,12 +7,12 @@
 
 #include <array>
 #include <atomic>
-#include <filesystem>
 #include <thread>
 
 #include "base/process/process_start.h"
 #include "base/seqpacket.h"
 #include "base/testing/bystander.h"
+#include "base/testing/temporary_folder.h"
 #include "guard/holder/gate_holder.h"
 #include "guard/holder/holder_message.h"
 #include "server/record/events.h"
@@ -26,15 +26,12 @@ constexpr uid_t kOne = 61001, kAnother = 61002;
 class KernelGateTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "gate_XXXXXX";
-    run_dir_ = mkdtemp(pattern.data());
-    TestDaemon daemon({.run_dir = run_dir_});
+    TestDaemon daemon({.run_dir = run_dir_.path()});
     ASSERT_TRUE(daemon.Api().For(kAnother, {}).Create({.name = "a"}));
   }
   void TearDown() override {
     ended_ = true;
     if (holder_.joinable()) holder_.join();
-    std::filesystem::remove_all(run_dir_);
   }
 
   // A holder keeps the program, which has a MiB of memory, for the next daemon.
@@ -46,7 +43,7 @@ class KernelGateTest : public testing::Test {
     objects.SetClient(1, program_.Pid());
     objects.Add(1, 1, 0x80, kMiB, 0);
     memory_.Reset(dup(record->Fd()));
-    const std::string path = run_dir_ + "/gates.sock";
+    const std::string path = run_dir_.path() + "/gates.sock";
     holder_ = std::thread([this, path, listener = ListenSeqpacket(path.c_str(), 4)]() mutable {
       guard::GateHolder holder(std::move(listener), path);
       while (!ended_ && holder.RunOnce(10 * kMillisecond)) {
@@ -62,7 +59,7 @@ class KernelGateTest : public testing::Test {
   std::vector<pid_t> ProgramsOfA(TestDaemon& daemon) { return daemon.Report("a").processes; }
   std::string NamesInTheRecord() const { return guard::TreeRecord::Open(UniqueFd(dup(memory_.Get())))->Owner().vgpus; }
 
-  std::string run_dir_;
+  const TemporaryFolder run_dir_;
   const Bystander program_;
   UniqueFd memory_;                                   // of the record
   const UniqueFd listener_{eventfd(0, EFD_CLOEXEC)};  // in the place of one that tells of no call
@@ -72,26 +69,26 @@ class KernelGateTest : public testing::Test {
 
 TEST_F(KernelGateTest, GoesOnWithThemInTheirVGpus) {
   Keep(kAnother, *ProcessStart(program_.Pid()));
-  TestDaemon daemon({.run_dir = run_dir_});
+  TestDaemon daemon({.run_dir = run_dir_.path()});
   EXPECT_EQ(ProgramsOfA(daemon), std::vector{program_.Pid()});
 }
 
 // The vGPU that the record names may have gone, and another user's may have its name.
 TEST_F(KernelGateTest, PutsNobodyIntoAnotherUsersVGpu) {
   Keep(kOne, *ProcessStart(program_.Pid()));
-  TestDaemon daemon({.run_dir = run_dir_});
+  TestDaemon daemon({.run_dir = run_dir_.path()});
   EXPECT_TRUE(ProgramsOfA(daemon).empty());
 }
 
 TEST_F(KernelGateTest, WhatAnOperatorPutIntoAVGpuStaysThere) {
   Keep(kOne, *ProcessStart(program_.Pid()), /*by_operator=*/true);
-  TestDaemon daemon({.run_dir = run_dir_});
+  TestDaemon daemon({.run_dir = run_dir_.path()});
   EXPECT_EQ(ProgramsOfA(daemon), std::vector{program_.Pid()});
 }
 
 TEST_F(KernelGateTest, TheRecordDoesNotNameAVGpuThatWasRemoved) {
   Keep(kAnother, *ProcessStart(program_.Pid()));
-  TestDaemon daemon({.run_dir = run_dir_});
+  TestDaemon daemon({.run_dir = run_dir_.path()});
   ASSERT_EQ(NamesInTheRecord(), "a");
   ASSERT_TRUE(daemon.Api().Remove("a", /*force=*/true));
   EXPECT_EQ(NamesInTheRecord(), "");
@@ -100,15 +97,15 @@ TEST_F(KernelGateTest, TheRecordDoesNotNameAVGpuThatWasRemoved) {
 // The process of the record has ended, and another one has its pid.
 TEST_F(KernelGateTest, ChargesNoOtherProcessOfTheSamePid) {
   Keep(kAnother, *ProcessStart(program_.Pid()) + 1);
-  TestDaemon daemon({.run_dir = run_dir_});
+  TestDaemon daemon({.run_dir = run_dir_.path()});
   EXPECT_TRUE(ProgramsOfA(daemon).empty());
   EXPECT_EQ(daemon.Report("a").memory_current, 0u);
 }
 
 TEST_F(KernelGateTest, AHolderThatDoesNotAnswerIsTold) {
-  ListenSeqpacket((run_dir_ + "/gates.sock").c_str(), 4).Reset();  // it was killed
+  ListenSeqpacket((run_dir_.path() + "/gates.sock").c_str(), 4).Reset();  // it was killed
   const std::uint64_t before = events::Last();
-  TestDaemon daemon({.run_dir = run_dir_});
+  TestDaemon daemon({.run_dir = run_dir_.path()});
   bool told = false;
   for (const Event& event : events::After(before, 100).events)
     told |= event.text.find("gate holder") != std::string::npos;

@@ -19,6 +19,8 @@ Complaint ProcessMessages::Act(const wire::Header& header, std::span<const std::
     time.Idle(process, idle->since, now);
   } else if (const auto released = wire::ReadBody<wire::Released>(header, packet)) {
     time.Released(process, released->drained_at, released->epoch, now);
+  } else if (wire::ReadBody<wire::Called>(header, packet)) {
+    if (called_) called_(process.pid, now);
   } else if (const auto part = wire::ReadBody<wire::Export>(header, packet)) {
     return Export(process, *part, received);
   } else if (const auto unexport = wire::ReadBody<wire::Unexport>(header, packet)) {

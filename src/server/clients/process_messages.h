@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -23,16 +24,19 @@ class ProcessMessages {
   // By GPU: the vGPU that the program joined there; 0: none.
   using Joined = std::vector<VgpuId>;
 
-  // `session` and `uid` are by whom exports are known. Everything that is given outlives the object.
+  // `session` and `uid` are by whom exports are known. `called` is told of programs that are away and call, unless it
+  // is empty. Everything that is given outlives the object.
   ProcessMessages(std::uint64_t session, uid_t uid, const Processes& processes, const Joined& joined,
-                  VGpuTable::Gpus& gpus, Exports& exports, const Replies& replies)
+                  VGpuTable::Gpus& gpus, Exports& exports, const Replies& replies,
+                  const std::function<void(pid_t, Nanos)>& called)
       : session_(session),
         uid_(uid),
         processes_(processes),
         joined_(joined),
         gpus_(gpus),
         exports_(exports),
-        replies_(replies) {}
+        replies_(replies),
+        called_(called) {}
 
   // `received`: the descriptors that came with the packet.
   Complaint Act(const wire::Header& header, std::span<const std::byte> packet, std::span<UniqueFd> received, Nanos now);
@@ -56,6 +60,7 @@ class ProcessMessages {
   VGpuTable::Gpus& gpus_;
   Exports& exports_;
   const Replies& replies_;
+  const std::function<void(pid_t, Nanos)>& called_;
 };
 
 }  // namespace tessera::server

@@ -48,7 +48,7 @@ Session::Session(std::uint64_t id, UniqueFd socket, const ucred& peer, Caller ca
       exports_(exports),
       joined_(services.gpus.size()),
       processes_(services.gpus.size()),
-      messages_(id, peer.uid, processes_, joined_, services_.gpus, exports, replies_) {}
+      messages_(id, peer.uid, processes_, joined_, services_.gpus, exports, replies_, services_.called) {}
 
 Session::~Session() { Close(MonotonicNow()); }
 
@@ -167,6 +167,10 @@ Complaint Session::On(const wire::Guard& guard) {
   if (!chosen) return replies_.Refuse(chosen.error());
   if (std::ranges::any_of(*chosen, [](const VGpu* vgpu) { return !vgpu->spec.space.empty(); }))
     return replies_.Refuse({ENOTSUP, "programs in a space cannot be behind the kernel gate", "leave out --enforce"});
+  for (const VGpu* vgpu : *chosen) {
+    if (auto takes = services_.table.Gpu(*vgpu).Health().TakesNewcomers(); !takes)
+      return replies_.Refuse(takes.error());
+  }
   greeted_ = guards_ = true;
   program_ = Printable(wire::TextOf(guard.program));
   for (VGpu* vgpu : *chosen) joined_[vgpu->gpu] = vgpu->id;
@@ -265,17 +269,31 @@ Complaint Session::On(const wire::Attach& attach, Nanos now) {
 }
 
 Result<Process*> Session::Attach(const wire::Attach& attach, Nanos now) {
-  VGpu* vgpu = JoinedOn(FindGpu(attach.gpu));
+  // The daemon before this one may have been killed in a migration: the program and the state file name different GPUs.
+  // It is saved, and is restored where its vGPU is.
+  const bool away = attach.away != 0;
+  VGpu* vgpu = away ? JoinedAs(wire::TextOf(attach.vgpu)) : JoinedOn(FindGpu(attach.gpu));
   if (!vgpu) {
     return Fail(ENODEV, fmt::format("no vGPU of this program is on {}", FormatUuid(attach.gpu)),
                 "name a vGPU for each GPU, or hide the others with CUDA_VISIBLE_DEVICES");
   }
+  if (!away && FindGpu(attach.gpu)->Index() != vgpu->gpu)
+    return Fail(ENODEV, fmt::format("vGPU {} has moved to GPU {} since this program began", vgpu->spec.name, vgpu->gpu),
+                "start the program again");
   auto& slot = processes_[vgpu->gpu];
   if (slot) return slot.get();
+  // If the daemon before this one was killed in a migration its files may name it on another GPU.
+  for (const auto& gpu : services_.gpus) {
+    if (!JoinedOn(gpu.get())) gpu->Survivors().Attached(peer_.pid);
+  }
   if (vgpu->removed) return Fail(ENODEV, fmt::format("vGPU {} was removed", vgpu->spec.name));
   auto claim = services_.bounds.Take(peer_.uid, UserBounds::Kind::kOther, UserBounds::kForAttachment);
   if (!claim) return std::unexpected(claim.error());
-  if (auto well = services_.table.Gpu(*vgpu).Health().Check(); !well) return std::unexpected(well.error());
+  // One that has used the GPU before, under the daemon before this one, is no newcomer.
+  GpuServer& on = services_.table.Gpu(*vgpu);
+  const bool was_there = attach.memory_bytes > 0 || attach.contexts > 0;
+  if (auto takes = was_there ? on.Health().Check() : on.Health().TakesNewcomers(); !takes)
+    return std::unexpected(takes.error());
   if (auto admitted = services_.quotas.AdmitProcess(caller_); !admitted) return std::unexpected(admitted.error());
   auto page = SharedPage::Create(vgpu->gpu);
   if (!page) return std::unexpected(page.error());
@@ -287,7 +305,9 @@ Result<Process*> Session::Attach(const wire::Attach& attach, Nanos now) {
   std::ranges::copy_if(joined_, std::back_inserter(slot->who.joined), [](VgpuId id) { return id != 0; });
   slot->who.start = ProcessStart(peer_.pid).value_or(0);
   slot->residence.room = std::min(attach.room_bytes, services_.table.Gpu(*vgpu).Info().memory_total);
+  slot->page.SayGpu(on.Info().uuid);  // the driver's answer in the program may be that of another GPU
   slot->page->guard.unsafe = attach.unsafe_bytes;
+  slot->suspension.claimed = attach.away;
   services_.table.Gpu(*vgpu).Join(*vgpu, *slot, attach.memory_bytes, attach.contexts, now);
   services_.channels.Freezer().ThawLeftOver(
       vgpu->gpu,
@@ -315,6 +335,15 @@ Complaint Session::On(const wire::Query& query, Nanos now) {
 GpuServer* Session::FindGpu(const wire::Uuid& uuid) const {
   const auto found = std::ranges::find_if(services_.gpus, [&](const auto& gpu) { return gpu->Info().uuid == uuid; });
   return found == services_.gpus.end() ? nullptr : found->get();
+}
+
+// The vGPU of this program that has that name; null: none.
+VGpu* Session::JoinedAs(std::string_view name) const {
+  for (const VgpuId id : joined_) {
+    VGpu* vgpu = id != 0 ? services_.table.Find(id) : nullptr;
+    if (vgpu && vgpu->spec.name == name) return vgpu;
+  }
+  return nullptr;
 }
 
 // The vGPU of this program on that GPU; null: none.

@@ -4,10 +4,12 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -42,6 +44,7 @@ struct ClientServices {
   KernelGate& kernel_gate;
   UserBounds& bounds;
   const SpaceTable& spaces;
+  std::function<void(pid_t, Nanos)> called = {};  // a program that is away has called its driver
 };
 
 // One connection to client.sock: a program, its greeting, and its processes on the GPUs. Reads its packets and checks
@@ -83,6 +86,7 @@ class Session {
   Complaint Welcome() const;
   Result<Process*> Attach(const wire::Attach& attach, Nanos now);
   GpuServer* FindGpu(const wire::Uuid& uuid) const;
+  VGpu* JoinedAs(std::string_view name) const;
   VGpu* JoinedOn(const GpuServer* gpu) const;
   Result<void> CheckSpace(const std::vector<VGpu*>& chosen) const;
 

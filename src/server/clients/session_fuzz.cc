@@ -30,7 +30,8 @@ class Stage {
   Stage() : loop_(std::move(*EventLoop::Create())) {
     auto list = driver_.List();
     for (std::uint32_t gpu = 0; gpu < list->size(); ++gpu) {
-      gpus_.push_back(std::make_unique<GpuServer>(*loop_, gpu, (*list)[gpu], 0, config_, channels_));
+      gpus_.push_back(std::make_unique<GpuServer>(*loop_, gpu, (*list)[gpu], 0, config_, channels_, SwapSetup(),
+                                                  GpuServer::Hooks()));
     }
     table_ = std::make_unique<VGpuTable>(*loop_, gpus_, [] {});
     quotas_ = std::make_unique<QuotaKeeper>(config_.quotas, *table_, gpus_);
@@ -162,6 +163,8 @@ std::vector<std::byte> HelloTo(std::span<const std::uint8_t> bytes) {
 std::vector<std::byte> AttachTo(std::span<const std::uint8_t> bytes) {
   wire::Attach attach{.gpu = FakeDriver::UuidOf(bytes.empty() ? 0 : bytes[0] % 3)};
   if (bytes.size() > 12) std::memcpy(&attach.memory_bytes, bytes.data() + 1, 12);
+  if (bytes.size() > 13) attach.away = bytes[13];
+  if (bytes.size() > 14) wire::SetText(attach.vgpu, bytes[14] % 2 == 0 ? "a" : "b");
   const auto message = wire::Make(attach);
   const auto packet = wire::BytesOf(message);
   return {packet.begin(), packet.end()};
@@ -184,7 +187,7 @@ std::vector<std::byte> ExportOf(std::span<const std::uint8_t> bytes) {
 std::vector<std::byte> Frame(std::span<const std::uint8_t> bytes) {
   if (bytes.empty()) return Framed<wire::Wants>(bytes);
   const auto rest = bytes.subspan(1);
-  switch (bytes[0] % 18) {
+  switch (bytes[0] % 19) {
     case 0:
       return HelloTo(rest);
     case 1:
@@ -221,6 +224,8 @@ std::vector<std::byte> Frame(std::span<const std::uint8_t> bytes) {
       return Framed<wire::Unknown>(rest);
     case 17:
       return Framed<wire::Blank>(rest);
+    case 18:
+      return Framed<wire::Called>(rest);
     default:
       return Framed<wire::Wants>(rest);
   }

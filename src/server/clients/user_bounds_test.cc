@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 using Kind = UserBounds::Kind;
 
-constexpr uid_t kHostile = 1000, kOther = 1001, kRoot = 0;
+constexpr uid_t kHostile = 1000, kHarmless = 1001, kRoot = 0;
 constexpr UserBounds::Most kMost = {.gated = 2, .gated_processes = 5, .descriptors = 20};
 
 TEST(UserBounds, AUserAtItsBoundIsRefusedAndOthersAreNot) {
@@ -23,7 +23,7 @@ TEST(UserBounds, AUserAtItsBoundIsRefusedAndOthersAreNot) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, EMFILE);
   EXPECT_THAT(refused.error().Text(), HasSubstr("user 1000 has 2 programs under the kernel gate"));
-  EXPECT_TRUE(bounds.Take(kOther, Kind::kGated, 1));
+  EXPECT_TRUE(bounds.Take(kHarmless, Kind::kGated, 1));
   EXPECT_TRUE(bounds.Take(kHostile, Kind::kConnection, 1)) << "that is another bound";
   claims.pop_back();
   EXPECT_TRUE(bounds.Take(kHostile, Kind::kGated, 1));
@@ -39,7 +39,7 @@ TEST(UserBounds, DescriptorsOfAllKindsCountTogether) {
   const auto refused = bounds.Take(kHostile, Kind::kOther, 1);
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().Text(), HasSubstr("20 of the daemon's file descriptors"));
-  EXPECT_TRUE(bounds.Take(kOther, Kind::kOther, 20));
+  EXPECT_TRUE(bounds.Take(kHarmless, Kind::kOther, 20));
   EXPECT_TRUE(bounds.Take(kRoot, Kind::kOther, 40)) << "root has twice as much";
   EXPECT_FALSE(bounds.Take(kRoot, Kind::kOther, 41));
 }
@@ -64,7 +64,7 @@ TEST(UserBounds, ProgramsOfAUserShareTheirProcesses) {
     EXPECT_EQ(*one, 5);
     *one -= 3;
     EXPECT_EQ(*bounds.GatedProcesses(kHostile), 2);
-    EXPECT_EQ(*bounds.GatedProcesses(kOther), 5);
+    EXPECT_EQ(*bounds.GatedProcesses(kHarmless), 5);
   }
   EXPECT_EQ(*bounds.GatedProcesses(kHostile), 5);
 }

@@ -53,8 +53,8 @@ std::vector<ConfigKey> ApiKeys() {
        .standard = "\"\"",
        .standard_in_words = "`\"\"`: none",
        .values = "address and port, such as `\"127.0.0.1:9477\"` or `\"[::1]:9477\"`",
-       .meaning = "address at which the API is served by TCP as well, for [Prometheus](../prometheus.md) and tools of "
-                  "other machines. "
+       .meaning = "address at which the API is served by TCP as well, for [Prometheus](../prometheus.md), the "
+                  "[live page](../page.md) and tools of other machines. "
                   "HTTP without encryption: for the loopback or behind a proxy that has it",
        .set = SetApiListen},
       {.name = "api.token_file",

@@ -35,7 +35,12 @@ struct Config {
   std::string swap_file_size;               // swap.file_size: of all GPUs' files together
   std::string swap_prepare;                 // swap.prepare: of these, made ahead; empty or "auto": what could be needed
   std::string swap_floor;                   // swap.floor: RAM that stays free; empty: the mover's default
+  std::string suspend_dir;                  // suspend.dir; empty: in the daemon's state directory
+  Nanos suspend_idle = 0;                   // suspend.idle: who is idle for so long is suspended; 0: nobody
+  bool suspend_idle_to_file = false;        // suspend.idle_to: "memory" or "file"
   sched::ResidencyConfig residency;         // turn.min_ms, turn.max_ms, swap.on_host_s
+  bool drain_on_xid = false;                // drain.on_xid: a fault of the GPU itself drains it
+  bool rebalance_auto = false;              // rebalance.auto: vGPUs move to make room for a new one
   bool files = true;                        // files.enabled: the tree of files in <run-dir>/fs
   std::string api_group = "tessera";        // api.group: the group of operators, besides root
   bool access_users = true;                 // access.users: other users may use API and files for what is theirs

@@ -28,7 +28,7 @@ struct ConfigKey {
 // All, in the order of the reference. Each of the parts is in a file of its own.
 const std::vector<ConfigKey>& ConfigKeys();
 std::vector<ConfigKey> TimeKeys();     // sched, channels, priority, client
-std::vector<ConfigKey> MemoryKeys();   // memory, swap, turn
+std::vector<ConfigKey> MemoryKeys();   // memory, swap, turn, drain, rebalance
 std::vector<ConfigKey> ApiKeys();      // api, access, files
 std::vector<ConfigKey> SectionKeys();  // a section for each NAME: quota, vgpu
 

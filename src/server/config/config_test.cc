@@ -36,6 +36,19 @@ TEST(ConfigTest, SoftPriorityIsPatienceOfAll) {
   EXPECT_FALSE(ParseConfig("priority.patience_us = 49", "f.toml"));
 }
 
+TEST(ConfigTest, IdlePrograms) {
+  const auto idle = [](const char* text) { return ParseConfig(text, "f.toml")->suspend_idle; };
+  EXPECT_EQ(idle(""), 0);
+  EXPECT_EQ(idle("suspend.idle = \"0\""), 0);
+  EXPECT_EQ(idle("suspend.idle = \"30min\""), 1800 * kSecond);
+  for (const char* wrong : {"\"99ms\"", "\"-1s\"", "\"soon\"", "\"400000h\"", "\"\"", "30", "true"}) {
+    const Error error = ErrorOf(("suspend.idle = " + std::string(wrong)).c_str());
+    EXPECT_THAT(error.Text(), testing::AllOf(HasSubstr("suspend.idle"), HasSubstr("100ms or more"))) << wrong;
+  }
+  EXPECT_TRUE(ParseConfig("suspend.idle_to = \"file\"", "f.toml")->suspend_idle_to_file);
+  EXPECT_THAT(ErrorOf("suspend.idle_to = \"disk\"").Text(), HasSubstr("\"memory\" or \"file\""));
+}
+
 TEST(ConfigTest, EveryKey) {
   const auto config = ParseConfig(R"(
     memory.reserve = "3%"

@@ -1,5 +1,6 @@
 #include <string>
 
+#include "base/duration.h"
 #include "base/size.h"
 #include "server/config/config_keys.h"
 
@@ -48,11 +49,43 @@ const char* SetSwapFileSize(const toml::node& node, Config& config) {
   return nullptr;
 }
 
+const char* SetSuspendDir(const toml::node& node, Config& config) {
+  const auto text = node.value<std::string>();
+  if (!text || (!text->empty() && !text->starts_with('/'))) return "the path of a folder from /, or \"\"";
+  config.suspend_dir = *text;
+  return nullptr;
+}
+
+const char* SetSuspendIdle(const toml::node& node, Config& config) {
+  const auto text = node.value<std::string>();
+  const auto idle = text ? ParseDuration(*text) : Result<Nanos>(Fail(EINVAL, ""));
+  if (!idle || (*idle != 0 && *idle < 100 * kMillisecond))
+    return "a duration of 100ms or more, a year at most (\"30min\"), or \"0\"";
+  config.suspend_idle = *idle;
+  return nullptr;
+}
+
+const char* SetSuspendIdleTo(const toml::node& node, Config& config) {
+  const auto text = node.value<std::string>();
+  if (!text || (*text != "memory" && *text != "file")) return "\"memory\" or \"file\"";
+  config.suspend_idle_to_file = *text == "file";
+  return nullptr;
+}
+
 const char* SetOnHost(const toml::node& node, Config& config) {
   const auto value = node.value<double>();
   if (!value || *value < 0 || *value > 86'400) return "a number from 0 to 86400";
   config.residency.on_host = static_cast<Nanos>(*value * kSecond);
   return nullptr;
+}
+
+Set OnOff(bool Config::* field) {
+  return [=](const toml::node& node, Config& config) -> const char* {
+    const auto value = node.value_exact<bool>();
+    if (!value) return "true or false";
+    config.*field = *value;
+    return nullptr;
+  };
 }
 
 Set TurnLength(Nanos sched::ResidencyConfig::* field) {
@@ -119,6 +152,27 @@ std::vector<ConfigKey> MemoryKeys() {
                   "uses lay in host memory ([memory](../memory.md#larger-than-its-limit))",
        .live = true,
        .set = SetOnHost},
+      {.name = "suspend.dir",
+       .standard = "\"\"",
+       .standard_in_words = "`\"\"`: `suspended` in the daemon's state directory (`/var/lib/tessera`)",
+       .values = "path of a folder, from `/`",
+       .meaning = "folder for the files of programs that are suspended to a file "
+                  "([format](../suspended-file.md)); made if it is missing, mode 0700",
+       .set = SetSuspendDir},
+      {.name = "suspend.idle",
+       .standard = "\"0\"",
+       .standard_in_words = "`\"0\"`: never",
+       .values = "duration from `\"100ms\"` to a year (`\"30min\"`), or `\"0\"`",
+       .meaning = "programs that are idle for so long are suspended; their first call brings them back "
+                  "([by itself](../migration.md#by-itself))",
+       .live = true,
+       .set = SetSuspendIdle},
+      {.name = "suspend.idle_to",
+       .standard = "\"memory\"",
+       .values = "`\"memory\"`, `\"file\"`",
+       .meaning = "where such programs go; `\"file\"` needs swap",
+       .live = true,
+       .set = SetSuspendIdleTo},
       {.name = "turn.min_ms",
        .standard = "250",
        .values = "10 to 600000",
@@ -132,6 +186,21 @@ std::vector<ConfigKey> MemoryKeys() {
        .meaning = "longest turn: how long a program may wait for each of the others",
        .live = true,
        .set = TurnLength(&sched::ResidencyConfig::turn_max)},
+      {.name = "drain.on_xid",
+       .standard = "false",
+       .values = "true or false",
+       .meaning = "whether an error of a GPU (a critical Xid or an ECC error, but not one that a program can cause) "
+                  "drains it as `tessera gpu drain` does",
+       .live = true,
+       .set = OnOff(&Config::drain_on_xid)},
+      {.name = "rebalance.auto",
+       .standard = "false",
+       .values = "true or false",
+       .meaning =
+           "whether vGPUs move to other GPUs, as by `tessera rebalance`, where a new one's promises would else be "
+           "refused. Its maker waits for that, 20 s at most",
+       .live = true,
+       .set = OnOff(&Config::rebalance_auto)},
   };
 }
 

@@ -125,7 +125,11 @@ Result<void> ContainerGate::Serve(Pending& pending) {
   auto chosen = table_.Choose(*vgpus_named, authority_, caller);
   if (!chosen) return Fail(chosen.error().code, who + ": " + chosen.error().Text());
   std::vector<VgpuId> vgpus;
-  for (const VGpu* vgpu : *chosen) vgpus.push_back(vgpu->id);
+  for (const VGpu* vgpu : *chosen) {
+    if (auto takes = table_.Gpu(*vgpu).Health().TakesNewcomers(); !takes)
+      return Fail(takes.error().code, who + ": " + takes.error().Text());
+    vgpus.push_back(vgpu->id);
+  }
   log::Info("{} joins {} behind the kernel gate", who, chosen->front()->spec.name);
   return gate_.Supervise(std::move(pending.files[state->listener]), std::move(vgpus),
                          {.name = who, .pid = state->pid, .uid = *user, .by_operator = caller.IsOperator()});

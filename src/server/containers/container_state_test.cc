@@ -9,6 +9,8 @@
 #include <fstream>
 #include <random>
 
+#include "base/testing/temporary_folder.h"
+
 namespace tessera::server {
 namespace {
 
@@ -53,15 +55,14 @@ TEST(ContainerState, AnyBytes) {
 }
 
 TEST(ContainerState, ABundleIsReadAsTheRuntimeSeesIt) {
-  const auto folder = std::filesystem::temp_directory_path() / ("tessera-bundle-" + std::to_string(getpid()));
-  std::filesystem::create_directories(folder);
+  const TemporaryFolder bundle;
+  const std::filesystem::path folder = bundle.path();
   EXPECT_FALSE(ReadConfig(folder, getpid()));
   std::ofstream(folder / "config.json") << "{}";
   EXPECT_EQ(*ReadConfig(folder, getpid()), "{}");
   EXPECT_EQ(*ReadConfig(folder, 1 << 22), "{}") << "a runtime that has ended";
   std::filesystem::resize_file(folder / "config.json", (4 << 20) + 1);
   EXPECT_EQ(ReadConfig(folder, getpid()).error().code, EFBIG);
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -74,7 +74,8 @@ GpuReport TotalsOf(GpuReport full) {
                    .compute_busy_pct = full.compute_busy_pct,
                    .vgpus = full.vgpus,
                    .processes = full.processes,
-                   .divider = full.divider};
+                   .divider = full.divider,
+                   .draining = full.draining};
   if (full.swap) {
     totals.swap = SwapReport{.max = full.swap->max,
                              .pool = full.swap->pool,
@@ -118,14 +119,20 @@ template <typename Task>
 std::invoke_result_t<Task, VGpu&, Nanos> Control::RunOn(Operation operation, const std::string& name, Task task) {
   using Answer = std::invoke_result_t<Task, VGpu&, Nanos>;
   return OnLoop([this, operation, name, task = std::move(task)]() -> Answer {
-    VGpu* vgpu = daemon_.VGpus().Find(name);
-    // Who may not see it gets the same answer as where there is none.
-    const Possession none{.name = name, .uid = uid_t(-1)};
-    if (auto allowed = vgpu ? Allowed(operation, *vgpu) : daemon_.Access().Allowed(caller_, operation, &none); !allowed)
-      return std::unexpected(allowed.error());
-    if (!vgpu) return std::unexpected(NoSuchVGpu(name));
-    return task(*vgpu, MonotonicNow());
+    const auto vgpu = FindAllowed(operation, name);
+    if (!vgpu) return std::unexpected(vgpu.error());
+    return task(**vgpu, MonotonicNow());
   });
+}
+
+// Who may not see it gets the same answer as where there is none.
+Result<VGpu*> Control::FindAllowed(Operation operation, const std::string& name) const {
+  VGpu* vgpu = daemon_.VGpus().Find(name);
+  const Possession none{.name = name, .uid = uid_t(-1)};
+  if (auto allowed = vgpu ? Allowed(operation, *vgpu) : daemon_.Access().Allowed(caller_, operation, &none); !allowed)
+    return std::unexpected(allowed.error());
+  if (!vgpu) return std::unexpected(NoSuchVGpu(name));
+  return vgpu;
 }
 
 template <typename Task>
@@ -203,9 +210,9 @@ std::vector<ProcessReport> Control::ReportSeen(Nanos now, std::optional<pid_t> p
 
 // ---- what there is ----
 
-Result<std::vector<GpuReport>> Control::Gpus() {
+Result<std::vector<GpuReport>> Control::Gpus(Devices devices) {
   if (daemon_.Access().Allowed(caller_, Operation::kSeeGpus)) {
-    Measure();
+    if (devices == Devices::kAsk) Measure();
     return Run(Operation::kSeeGpus,
                [this](Nanos now) -> Result<std::vector<GpuReport>> { return ReportGpus(daemon_, now); });
   }

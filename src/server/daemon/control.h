@@ -38,15 +38,16 @@ class Control {
   Control For(uid_t uid, std::vector<gid_t> groups) const;
   const Caller& Who() const { return caller_; }
 
-  // Operators' calls ask the devices, too, which may take milliseconds. Others get totals alone, as of the last time.
-  Result<std::vector<GpuReport>> Gpus();
+  // Operators' calls ask the devices, too, which may take milliseconds, or have what they said the last time. Others
+  // get totals alone, as of the last time.
+  enum class Devices { kAsk, kLastAnswer };
+  Result<std::vector<GpuReport>> Gpus(Devices devices = Devices::kAsk);
   Result<std::vector<VGpuReport>> VGpus();
   Result<VGpuReport> VGpuNamed(const std::string& name);
   // A number that changes with every change of a vGPU: as long as it is the same, answers about vGPUs' names and makers
   // hold. Does not wait.
   std::uint64_t VGpuChanges() const { return daemon_.VGpuChanges(); }
-  // All, or one, which may use several GPUs. Asks the devices, too, or has what they said the last time.
-  enum class Devices { kAsk, kLastAnswer };
+  // All, or one, which may use several GPUs.
   Result<std::vector<ProcessReport>> Processes(std::optional<pid_t> pid = {}, Devices devices = Devices::kAsk);
 
   Result<WholeReport> All();  // asks the devices once
@@ -82,7 +83,10 @@ class Control {
   DaemonTraits Traits() const { return daemon_.Traits(); }
 
  private:
+  friend class DrainControl;
+  friend class OverviewControl;
   friend class SpaceControl;
+  friend class SuspensionControl;
 
   // Runs the task on the loop, with the time at which it begins, if the caller may do the operation, where it acts on
   // nothing in particular.
@@ -104,6 +108,8 @@ class Control {
   Result<std::vector<EvictionReport>> EvictProcess(pid_t pid, std::uint64_t keep);
   Result<std::vector<EvictionReport>> EvictVGpu(const std::string& name, std::uint64_t keep);
   Result<void> Allowed(Operation operation, const VGpu& vgpu) const;
+  // The vGPU of this name, if the caller may do that with it.
+  Result<VGpu*> FindAllowed(Operation operation, const std::string& name) const;
   VGpuTable::Admission WithinQuota(const VGpuRequest& request) const;
   Result<void> AllowedOnAll(Operation operation, pid_t pid) const;
   bool MaySee(const ProcessReport& process) const;

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
 
 #include "base/install/mps_program.h"
 #include "base/size.h"
@@ -30,8 +29,30 @@ Result<std::uint64_t> ReserveFor(const GpuInfo& gpu, bool soft, const std::strin
   return reserve;
 }
 
+// Of a daemon that ends with its programs. The configuration is the node's as well: its file is for the daemon that
+// serves the node.
+void LeaveSwapFile(Config& config) {
+  if (std::exchange(config.swap_file, "").empty()) return;
+  log::Warn("swap.file is not used by a daemon that ends with its programs");
+}
+
 const std::string& StateDirOf(const Daemon::Setup& setup) {
   return setup.state_dir.empty() ? setup.run_dir : setup.state_dir;
+}
+
+// The programs of the GPU's vGPUs, and those of an earlier daemon that have not come back.
+std::vector<ProcessName> ProgramsOf(GpuServer& gpu) {
+  std::vector<ProcessName> programs;
+  const auto add = [&](const ProcessName& program) {
+    if (std::ranges::find(programs, program) == programs.end()) programs.push_back(program);
+  };
+  for (const VGpu* vgpu : gpu.VGpus()) {
+    for (const Process* process : vgpu->processes) {
+      if (process->who.start != 0) add({process->pid, process->who.start});
+    }
+  }
+  std::ranges::for_each(gpu.Survivors().All(), add);
+  return programs;
 }
 
 }  // namespace
@@ -48,13 +69,13 @@ Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
       gangs_(loop, setup_.config),
       client_files_(loop),
       meter_(std::make_unique<DeviceMeter>(loop, *driver_, gpus_)),
+      giver_(loop),
       bounds_(setup_.user_bounds),
       linger_timer_(loop, [this] { EndIfIdle(MonotonicNow()); }),
       beat_timer_(loop, [this] { Beat(MonotonicNow()); }),
-      testing_(loop),
+      steering_check_(loop, channels_.Availability()),
       error_trace_(loop, setup_.run_dir),
-      saver_(loop, setup_.run_dir + "/state.json", [this] { return State(); }),
-      lasting_saver_(loop, StateDirOf(setup_) + "/vgpus.json", [this] { return LastingVGpus(); }) {}
+      files_(loop, setup_.run_dir, StateDirOf(setup_), [this] { return State(); }, [this] { return LastingVGpus(); }) {}
 
 Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup) {
   std::unique_ptr<Daemon> daemon(new Daemon(loop, std::move(driver), std::move(setup)));
@@ -70,9 +91,27 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
         self->guests_->Abandon(vgpu, now);
       },
       daemon->spaces_.get());
+  const std::string& folder = daemon->setup_.config.suspend_dir;
+  daemon->suspended_files_ =
+      std::make_unique<SuspendedFiles>(folder.empty() ? StateDirOf(daemon->setup_) + "/suspended" : folder);
+  for (const auto& gpu : daemon->gpus_) gpu->Placement().Heed(*daemon->suspended_files_);
+  daemon->suspensions_ =
+      std::make_unique<Suspensions>(loop, daemon->gpus_, *daemon->suspended_files_,
+                                    [&loop, soft = daemon->driver_->IsSoft()] { return MakeCheckpointer(loop, soft); });
+  daemon->migrations_ = std::make_unique<Migrations>(
+      loop, *daemon->table_, daemon->gpus_, *daemon->suspensions_,
+      Migration::Means{
+          .give = [giver = &daemon->giver_](const Process& process, GpuServer& from, GpuServer& to,
+                                            auto done) { giver->Give(process, from, to, std::move(done)); },
+          .save = [self = daemon.get()] { return self->files_.Written(); }});
+  daemon->idle_suspension_ = std::make_unique<IdleSuspension>(loop, daemon->gpus_, *daemon->suspensions_,
+                                                              *daemon->migrations_, daemon->setup_.config);
+  daemon->drains_ = std::make_unique<Drains>(loop, *daemon->table_, daemon->gpus_, *daemon->suspensions_,
+                                             *daemon->migrations_, [self = daemon.get()] { self->VGpusChanged(); });
   daemon->quotas_ = std::make_unique<QuotaKeeper>(daemon->setup_.config.quotas, *daemon->table_, daemon->gpus_);
-  daemon->guests_ = std::make_unique<GuestServer>(loop, *daemon->table_, daemon->gpus_, daemon->channels_,
-                                                  daemon->bounds_, [self = daemon.get()] { self->saver_.Changed(); });
+  daemon->guests_ =
+      std::make_unique<GuestServer>(loop, *daemon->table_, daemon->gpus_, daemon->channels_, daemon->bounds_,
+                                    [self = daemon.get()] { self->files_.OfBootChanged(); });
   daemon->kernel_gate_ = std::make_unique<KernelGate>(
       loop, daemon->authority_, *daemon->table_, daemon->gpus_, daemon->channels_, *daemon->guests_, daemon->bounds_,
       KernelGate::Setup{.holder_path = daemon->setup_.run_dir + "/gates.sock",
@@ -80,7 +119,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
                         .soft = daemon->driver_->IsSoft()});
   daemon->channels_.OnChange([self = daemon.get()](pid_t pid, Nanos now) {
     for (const auto& gpu : self->gpus_) gpu->Time().ChannelsChanged(pid, now);
-    if (self->guests_ && !self->ending_ && self->guests_->Keeps(pid)) self->saver_.Changed();
+    if (self->guests_ && !self->ending_ && self->guests_->Keeps(pid)) self->files_.OfBootChanged();
   });
   // The file must not be overwritten by the half of it that is restored already.
   daemon->restoring_ = true;
@@ -89,27 +128,28 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   (void)daemon->DeclareVGpus(MonotonicNow());
   daemon->restoring_ = false;
   daemon->spaces_->EndLeftOvers();
-  if (!daemon->table_->Saved().empty() || daemon->spaces_->Any()) daemon->SaveVGpus();
+  if (!daemon->table_->Saved().empty() || daemon->spaces_->Any() || !daemon->drains_->Marked().empty())
+    daemon->files_.Changed();
   if (daemon->setup_.watch) daemon->guests_->Watch().Start();
   daemon->kernel_gate_->TakeOver(MonotonicNow());
-  daemon->TestControl();
-  daemon->faults_ = std::make_unique<FaultWatch>(loop, *daemon->driver_, [self = daemon.get()](const GpuFault& fault) {
-    if (fault.gpu < self->gpus_.size()) self->gpus_[fault.gpu]->Health().Note(fault, MonotonicNow());
-    self->spaces_->Tick();  // it may be a space's program
-  });
+  daemon->CheckSteering();
+  daemon->faults_ = std::make_unique<FaultWatch>(
+      loop, *daemon->driver_, [self = daemon.get()](const GpuFault& fault) { self->NoteFault(fault, MonotonicNow()); });
   for (const auto& gpu : daemon->gpus_) gpu->Time().Choose(MonotonicNow());
   daemon->Beat(MonotonicNow());
-  auto clients = ClientServer::Start(loop, std::move(daemon->setup_.client_listener),
-                                     {.authority = daemon->authority_,
-                                      .quotas = *daemon->quotas_,
-                                      .table = *daemon->table_,
-                                      .gpus = daemon->gpus_,
-                                      .config = daemon->setup_.config,
-                                      .channels = daemon->channels_,
-                                      .guests = *daemon->guests_,
-                                      .kernel_gate = *daemon->kernel_gate_,
-                                      .bounds = daemon->bounds_,
-                                      .spaces = *daemon->spaces_});
+  auto clients = ClientServer::Start(
+      loop, std::move(daemon->setup_.client_listener),
+      {.authority = daemon->authority_,
+       .quotas = *daemon->quotas_,
+       .table = *daemon->table_,
+       .gpus = daemon->gpus_,
+       .config = daemon->setup_.config,
+       .channels = daemon->channels_,
+       .guests = *daemon->guests_,
+       .kernel_gate = *daemon->kernel_gate_,
+       .bounds = daemon->bounds_,
+       .spaces = *daemon->spaces_,
+       .called = [idle = daemon->idle_suspension_.get()](pid_t pid, Nanos now) { idle->Called(pid, now); }});
   if (!clients) return std::unexpected(clients.error());
   daemon->clients_ = std::move(*clients);
   daemon->ServePrograms();
@@ -137,8 +177,7 @@ Daemon::~Daemon() {
   sm_orders_.End();
   faults_.reset();
   for (const auto& gpu : gpus_) gpu->Time().Seal();
-  saver_.Finish();
-  lasting_saver_.Finish();
+  files_.Finish();
   channels_.Freezer().LetGo();
   container_gate_.reset();
   requests_.reset();
@@ -147,35 +186,15 @@ Daemon::~Daemon() {
   guests_.reset();
 }
 
-// Channel control is used only after it was seen to work on this driver; until then, and otherwise, gates do it.
-void Daemon::TestControl() {
-  if (!channels_.Availability().WhyNone().empty() || driver_->IsSoft()) return ControlTested({}, MonotonicNow());
-  std::vector<std::string> uuids;
-  for (const auto& gpu : gpus_) uuids.push_back(FormatUuid(gpu->Info().uuid));
-  channels_.Availability().BeginTest();
-  testing_.Start(
-      [this, uuids] {
-        tests_.clear();
-        for (const std::string& uuid : uuids) tests_.push_back(channel::RunSelfTest(uuid));
-      },
-      [this] { ControlTested(tests_, MonotonicNow()); });
+void Daemon::CheckSteering() {
+  std::vector<std::string> gpus;
+  for (const auto& gpu : gpus_) gpus.push_back(FormatUuid(gpu->Info().uuid));
+  steering_check_.Start(gpus, driver_->IsSoft(), [this] { SteeringChecked(MonotonicNow()); });
 }
 
-void Daemon::ControlTested(const std::vector<Result<channel::SelfTest>>& tests, Nanos now) {
-  std::map<std::uint32_t, std::string> failed;
-  for (std::uint32_t gpu = 0; gpu < tests.size(); ++gpu) {
-    const auto& test = tests[gpu];
-    if (test) {
-      control_test_ = fmt::format("works with driver {}: freeze {} us, thaw {} us", test->driver,
-                                  test->freeze / kMicrosecond, test->thaw / kMicrosecond);
-      continue;
-    }
-    log::Warn("GPU {}: channels are not steered: {}; time is shared by gates", gpu, test.error().Text());
-    failed[gpu] = test.error().Text();
-  }
-  if (driver_->IsSoft()) control_test_ = "the soft GPU needs no test";
-  channels_.Availability().EndTest(std::move(failed));
-  RestoreProcesses(now);
+void Daemon::SteeringChecked(Nanos now) {
+  guests_->Restore(saved_processes_, now);
+  saved_processes_.clear();
   for (const auto& gpu : gpus_) {
     gpu->Freezes().ApplyAll(now);  // first, so that none runs that must not
     for (const VGpu* vgpu : gpu->VGpus()) {
@@ -185,18 +204,23 @@ void Daemon::ControlTested(const std::vector<Result<channel::SelfTest>>& tests, 
   }
 }
 
-void Daemon::RestoreProcesses(Nanos now) {
-  guests_->Restore(saved_processes_, now);
-  saved_processes_.clear();
-}
-
 // Tells the watchdog that this loop goes round.
 void Daemon::Beat(Nanos now) {
   channels_.Tick();
+  if (suspended_files_) suspended_files_->RemoveEnded();
   spaces_->Tick();
   sm_orders_.Give(table_->All(), now);
   error_trace_.SaveIfWrong(now);
   beat_timer_.Arm(now + kSecond);
+}
+
+void Daemon::NoteFault(const GpuFault& fault, Nanos now) {
+  if (fault.gpu < gpus_.size()) {
+    gpus_[fault.gpu]->Health().Note(fault, now);
+    if (setup_.config.drain_on_xid && !fault.ByProgram() && !gpus_[fault.gpu]->Health().Draining())
+      drains_->Begin(fault.gpu, fault.Text(), now);
+  }
+  spaces_->Tick();  // it may be a space's program
 }
 
 Result<std::vector<ConfigChange>> Daemon::Reload(const Config& read, Nanos now) {
@@ -213,6 +237,7 @@ Result<std::vector<ConfigChange>> Daemon::Reload(const Config& read, Nanos now) 
     if ((any("turn.") || any("swap.on_host")) && gpu->Swaps()) gpu->Residency().Configure(setup_.config.residency);
   }
   if (any("turn.")) gangs_.Configure();
+  if (any("suspend.idle")) idle_suspension_->Configure(setup_.config, now);
   if (auto errors = DeclareVGpus(now); !errors.empty()) return std::unexpected(errors.front());
   return changes;
 }
@@ -228,11 +253,7 @@ std::vector<Error> Daemon::DeclareVGpus(Nanos now) {
 Result<void> Daemon::FindGpus() {
   auto found = driver_->List();
   if (!found) return std::unexpected(found.error());
-  // The configuration is the node's as well: its file is for the daemon that serves the node.
-  if (setup_.exit_when_idle && !setup_.config.swap_file.empty()) {
-    log::Warn("swap.file is not used by a daemon that ends with its programs");
-    setup_.config.swap_file.clear();
-  }
+  if (setup_.exit_when_idle) LeaveSwapFile(setup_.config);
   const std::uint64_t free = FreeRam();
   for (GpuInfo& info : *found) {
     auto reserve = ReserveFor(info, driver_->IsSoft(), setup_.config.memory_reserve);
@@ -244,33 +265,36 @@ Result<void> Daemon::FindGpus() {
         info, index);
     if (!swap) return std::unexpected(swap.error());
     gpus_.push_back(std::make_unique<GpuServer>(loop_, index, std::move(info), *reserve, setup_.config, channels_,
-                                                std::move(*swap)));
+                                                std::move(*swap), HooksOfGpu()));
     peers_.Add(*gpus_.back());
     gangs_.Add(*gpus_.back());
-    gpus_.back()->SetHooks({.activity = [this] { meter_->Soon(); },
-                            .contexts_changed = [this] { meter_->ContextsChanged(); },
-                            .joined =
-                                [this](Process& process, Nanos now) {
-                                  if (process.who.guest) return;
-                                  guests_->Attached(process, now);
-                                  if (gpus_[process.vgpu->gpu]->Swaps()) saver_.Changed();
-                                },
-                            .begins =
-                                [this](const Process& process) {
-                                  if (!process.vgpu->spec.space.empty()) client_files_.Hold(process.pid);
-                                },
-                            .left =
-                                [this](const Process& process) {
-                                  client_files_.Release(process.pid, SpaceStands(*process.vgpu, channels_));
-                                },
-                            .members_changed =
-                                [this] {
-                                  gangs_.MembersChanged();
-                                  sm_orders_.Give(table_->All(), MonotonicNow());
-                                },
-                            .looked = [this] { gangs_.MarkTimeDue(); }});
   }
   return {};
+}
+
+GpuServer::Hooks Daemon::HooksOfGpu() {
+  return {
+      .activity = [this] { meter_->Soon(); },
+      .contexts_changed = [this] { meter_->ContextsChanged(); },
+      .joining = [this](Process& process, Nanos now) { suspensions_->Joining(process, now); },
+      .joined =
+          [this](Process& process, Nanos now) {
+            if (process.who.guest) return;
+            guests_->Attached(process, now);
+            files_.OfBootChanged();
+          },
+      .begins =
+          [this](const Process& process) {
+            if (!process.vgpu->spec.space.empty()) client_files_.Hold(process.pid);
+          },
+      .left =
+          [this](const Process& process) { client_files_.Release(process.pid, SpaceStands(*process.vgpu, channels_)); },
+      .members_changed =
+          [this] {
+            gangs_.MembersChanged();
+            sm_orders_.Give(table_->All(), MonotonicNow());
+          },
+      .looked = [this] { gangs_.MarkTimeDue(); }};
 }
 
 void Daemon::RestoreVGpus(Nanos now) {
@@ -282,12 +306,13 @@ void Daemon::RestoreVGpus(Nanos now) {
     if (restored || restored.error().code == ESRCH) return;
     log::Warn("vGPU {} is absent: {}", saved.spec.name, restored.error().Text());
   };
+  drains_->Restore(lasting.draining);
   RestoreSpaces(lasting.spaces, *spaces_, gpus_);
   std::ranges::for_each(lasting.vgpus, restore);
   std::ranges::for_each(of_boot.vgpus, restore);
   for (const SavedProgram& program : of_boot.programs) {
     for (const auto& gpu : gpus_) {
-      if (gpu->Info().uuid == program.gpu && gpu->Swaps()) gpu->Residency().Expect(program.name, now);
+      if (gpu->Info().uuid == program.gpu) gpu->Survivors().Expect(program.name, now);
     }
   }
 }
@@ -297,8 +322,7 @@ std::string Daemon::State() const {
   std::erase_if(state.vgpus, [](const SavedVGpu& saved) { return !saved.spec.ephemeral; });
   for (SavedProcess& process : guests_->Saved()) state.processes.push_back(std::move(process));
   for (const auto& gpu : gpus_) {
-    if (!gpu->Swaps()) continue;
-    for (const ProcessName& name : gpu->Residency().Programs()) state.programs.push_back({name, gpu->Info().uuid});
+    for (const ProcessName& name : ProgramsOf(*gpu)) state.programs.push_back({name, gpu->Info().uuid});
   }
   return FormatState(state);
 }
@@ -307,6 +331,7 @@ std::string Daemon::LastingVGpus() const {
   SavedState state{.vgpus = table_->Saved(), .processes = {}};
   std::erase_if(state.vgpus, [](const SavedVGpu& saved) { return saved.spec.ephemeral; });
   state.spaces = LastingSpaces(*spaces_, gpus_);
+  state.draining = drains_->Marked();
   return FormatState(state);
 }
 
@@ -315,22 +340,8 @@ void Daemon::VGpusChanged() {
   gangs_.MembersChanged();
   sm_orders_.Give(table_->All(), MonotonicNow());
   if (ending_ || restoring_) return;
-  SaveVGpus();
+  files_.Changed();
   StayAwhile(MonotonicNow());
-}
-
-// A vGPU of tessera run changes nothing in the file that lasts, which may be on a slow disk.
-void Daemon::SaveVGpus() {
-  saver_.Changed();
-  std::string lasting = LastingVGpus();
-  if (lasting == lasting_) return;
-  lasting_ = std::move(lasting);
-  lasting_saver_.Changed();
-}
-
-void Daemon::AwaitSaved() {
-  saver_.Await();
-  lasting_saver_.Await();
 }
 
 void Daemon::StayAwhile(Nanos now) {

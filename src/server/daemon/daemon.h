@@ -6,10 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "channel/self_test/self_test.h"
 #include "channel/watchdog/watchdog.h"
 #include "server/access/authority.h"
 #include "server/channels/channel_server.h"
+#include "server/channels/steering_check.h"
+#include "server/checkpoint/suspensions.h"
 #include "server/clients/client_server.h"
 #include "server/clients/guest_server.h"
 #include "server/clients/kernel_gate.h"
@@ -22,17 +23,20 @@
 #include "server/daemon/request_socket.h"
 #include "server/devices/fault_watch.h"
 #include "server/devices/gpu_driver.h"
+#include "server/draining/drains.h"
 #include "server/gpu/gang_server.h"
 #include "server/gpu/gpu_server.h"
 #include "server/gpu/peers.h"
 #include "server/gpu/quota_keeper.h"
 #include "server/gpu/vgpu_table.h"
-#include "server/loop/background.h"
+#include "server/idle/idle_suspension.h"
 #include "server/loop/event_loop.h"
-#include "server/model/state_saver.h"
+#include "server/migration/memory_giver.h"
+#include "server/migration/migrations.h"
 #include "server/spaces/client_files.h"
 #include "server/spaces/own_sms.h"
 #include "server/spaces/space_table.h"
+#include "server/state/state_files.h"
 
 namespace tessera::server {
 
@@ -71,7 +75,6 @@ class Daemon {
   const QuotaKeeper& Quotas() const { return *quotas_; }
   GuestServer& Guests() { return *guests_; }
   ChannelServer& Channels() { return channels_; }
-  const std::string& ControlTest() const { return control_test_; }  // what the self-test of channel control said
   const VGpuTable::Gpus& Gpus() const { return gpus_; }
   // Takes what of a configuration that was read again can take effect at once, and says what it changes; programs go
   // on.
@@ -79,13 +82,17 @@ class Daemon {
   DaemonTraits Traits() const { return {.soft = driver_->IsSoft(), .embedded = setup_.exit_when_idle}; }
   const std::string& RunDir() const { return setup_.run_dir; }
 
+  Suspensions& Suspended() { return *suspensions_; }
+  Migrations& Migrating() { return *migrations_; }
+  Drains& Draining() { return *drains_; }
+  bool RebalancesItself() const { return setup_.config.rebalance_auto; }
   DeviceMeter& Meter() { return *meter_; }
   SpaceTable& Spaces() { return *spaces_; }
   // A space was made to last, or is not kept any more.
   void SpacesChanged() { VGpusChanged(); }
 
   // Any thread but the loop's. Waits until what was changed before is in the files (see StateSaver::Await).
-  void AwaitSaved();
+  void AwaitSaved() { files_.Await(); }
 
   // Somebody uses the daemon: an embedded one stays for a while longer.
   void StayAwhile(Nanos now);
@@ -96,25 +103,24 @@ class Daemon {
  private:
   Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup);
   Result<void> FindGpus();
+  GpuServer::Hooks HooksOfGpu();
   void RestoreVGpus(Nanos now);
   std::string State() const;
   std::string LastingVGpus() const;
   void VGpusChanged();
-  void SaveVGpus();
   std::vector<Error> DeclareVGpus(Nanos now);
   void ServePrograms();
   void EndIfIdle(Nanos now);
-  void TestControl();
-  void ControlTested(const std::vector<Result<channel::SelfTest>>& tests, Nanos now);
+  void CheckSteering();
+  void SteeringChecked(Nanos now);
   void Beat(Nanos now);
-  void RestoreProcesses(Nanos now);
+  void NoteFault(const GpuFault& fault, Nanos now);
 
   EventLoop& loop_;
   const std::unique_ptr<GpuDriver> driver_;
   Setup setup_;
   const Authority authority_;
   ChannelServer channels_;
-  std::string control_test_;
   Peers peers_;
   GangServer gangs_;
   std::unique_ptr<SpaceTable> spaces_;
@@ -124,6 +130,12 @@ class Daemon {
   std::unique_ptr<FaultWatch> faults_;
   std::unique_ptr<VGpuTable> table_;
   std::unique_ptr<QuotaKeeper> quotas_;
+  MemoryGiver giver_;
+  std::unique_ptr<SuspendedFiles> suspended_files_;
+  std::unique_ptr<Suspensions> suspensions_;
+  std::unique_ptr<Migrations> migrations_;
+  std::unique_ptr<IdleSuspension> idle_suspension_;
+  std::unique_ptr<Drains> drains_;
   std::atomic<std::uint64_t> vgpu_changes_{0};
   UserBounds bounds_;  // before all that has a claim
   std::unique_ptr<GuestServer> guests_;
@@ -136,13 +148,10 @@ class Daemon {
   Nanos linger_until_ = 0;
   EventLoop::Timer beat_timer_;
   SmOrders sm_orders_;
-  std::vector<SavedProcess> saved_processes_;     // of the daemon before this one, until channels can be steered
-  std::vector<Result<channel::SelfTest>> tests_;  // belongs to testing_'s thread while there is one
-  Background testing_;
+  std::vector<SavedProcess> saved_processes_;  // of the daemon before this one, until channels can be steered
+  SteeringCheck steering_check_;
   ErrorTrace error_trace_;
-  StateSaver saver_;          // of state.json: what goes with the boot
-  StateSaver lasting_saver_;  // of vgpus.json
-  std::string lasting_;       // what is, or will be, in vgpus.json
+  StateFiles files_;
   bool ending_ = false;
   bool restoring_ = false;  // the vGPUs of the daemon before
 };

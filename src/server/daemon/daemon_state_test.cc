@@ -8,7 +8,7 @@
 #include "base/process/process_start.h"
 #include "base/size.h"
 #include "base/testing/bystander.h"
-#include "server/model/state_file.h"
+#include "server/state/state_file.h"
 #include "server/testing/daemon_test.h"
 
 namespace tessera::server {
@@ -157,6 +157,16 @@ TEST(StateFile, KeepsSpaces) {
   EXPECT_EQ(read->spaces[0].name, "kept");
   EXPECT_EQ(read->spaces[0].gpu, FakeDriver::UuidOf(1));
   EXPECT_EQ(read->spaces[0].uid, 1000u);
+}
+
+TEST(StateFile, KeepsGpusThatDrain) {
+  const auto read = ParseState(FormatState({.draining = {FakeDriver::UuidOf(1)}}));
+  ASSERT_TRUE(read) << read.error().Text();
+  EXPECT_EQ(read->draining, std::vector{FakeDriver::UuidOf(1)});
+  EXPECT_TRUE(ParseState(FormatState({}))->draining.empty()) << "as of a daemon that knew none";
+  std::string text = FormatState({.draining = {FakeDriver::UuidOf(1)}});
+  text.replace(text.find("GPU-"), 4, "CPU-");
+  EXPECT_EQ(ParseState(text).error().code, EBADMSG);
 }
 
 // Of a daemon that knew no spaces.

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <functional>
+#include <iterator>
 
 #include "base/size.h"
 #include "server/clients/unmanaged.h"
@@ -53,6 +54,19 @@ std::int64_t Us(Nanos time) { return time / kMicrosecond; }
 
 MovesReport ReportMoves(const Moves& moves) { return {.out = moves.out, .in = moves.in, .time_us = Us(moves.time)}; }
 
+// Bytes that a process's suspension has still to move in this phase, if it moves some.
+std::optional<std::uint64_t> LeftOf(const Process& process) {
+  switch (process.suspension.phase) {
+    case SuspensionPhase::kLeaves:
+      return process.suspension.whole ? std::nullopt : std::optional(process.residence.Movable());
+    case SuspensionPhase::kFiles:
+    case SuspensionPhase::kReads:
+      return process.residence.own_file.left > 0 ? std::optional(process.residence.own_file.left) : std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
 std::string WhyNotEvicted(int error) {
   switch (error) {
     case 0:
@@ -73,7 +87,7 @@ std::string WhyNotEvicted(int error) {
 // A test that failed concerns its own GPU only, and is named with it where the daemon has others.
 CheckReport CheckControl(Daemon& daemon) {
   const Availability& availability = daemon.Channels().Availability();
-  CheckReport check{.name = "channel control", .ok = true, .text = daemon.ControlTest(), .hint = ""};
+  CheckReport check{.name = "channel control", .ok = true, .text = availability.Said(), .hint = ""};
   std::string failed;
   for (const auto& gpu : daemon.Gpus()) {
     const std::string& why = availability.Why(gpu->Index());
@@ -122,6 +136,12 @@ void ReportCalls(const ChannelServer& channels, GpuReport& report, Nanos now) {
   report.thaw_times = channels.Calls().thaws.All();
 }
 
+DrainReport ReportDrain(Drains::Standing standing) {
+  DrainReport report{.moving = std::move(standing.moving)};
+  for (MovePlan::Stay& stay : standing.staying) report.staying.push_back({std::move(stay.name), std::move(stay.why)});
+  return report;
+}
+
 GpuReport ReportGpu(Daemon& daemon, GpuServer& gpu, Nanos now) {
   const Ledger& ledger = gpu.Memory().Ledger();
   GpuReport report{.index = gpu.Index(),
@@ -157,7 +177,10 @@ GpuReport ReportGpu(Daemon& daemon, GpuServer& gpu, Nanos now) {
   report.why_gate = gpu.Time().Ways().WhyNot(Divider::kChannels);
   ReportCalls(daemon.Channels(), report, now);
   report.lateness = gpu.Time().Lateness();
+  report.moving = daemon.Suspended().Figures();
   report.health = gpu.Health().FiguresNow();
+  report.draining = gpu.Health().Draining();
+  if (report.draining) report.drain = ReportDrain(daemon.Draining().StandingOf(gpu.Index()));
   return report;
 }
 
@@ -190,6 +213,15 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .memory_evicting = process.residence.Evicting(),
           .memory_pinned_by = DividePinned(PinClaims(page), pinned),
           .memory_exported = process.exported,
+          .suspension = process.suspension.Holds() ? NameOf(process.suspension.phase) : "",
+          .suspension_left = LeftOf(process),
+          .suspended_to = !process.suspension.Absent()    ? ""
+                          : process.residence.own_file.in ? "file"
+                                                          : "memory",
+          .suspended_by = !process.suspension.Holds()    ? ""
+                          : process.suspension.by_itself ? "idle"
+                                                         : "request",
+          .suspend_error = process.suspension.error,
           .evict_error = WhyNotEvicted(process.residence.evict_error),
           .moved = ReportMoves(process.residence.moves.SumAt(now)),
           .memory_used_on_host = process.residence.Use(true).used_out,
@@ -296,6 +328,8 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
   report.throttled = kept_off.throttled;
   report.preempted = kept_off.preempted;
   report.freezes = vgpu.freezes;
+  report.migrating_to = daemon.Draining().TargetOf(vgpu.id);
+  report.migrate_error = vgpu.migrate_error;
   report.gpu_faults = vgpu.gpu_faults;
   report.gpu_failed = gpu.Health().Failed();
   report.slice_us = time.slice / kMicrosecond;
@@ -360,6 +394,18 @@ std::vector<ProcessReport> ReportProcesses(Daemon& daemon, Nanos now, std::optio
       }
     }
   }
+  std::ranges::move(ReportUnmanaged(daemon, only), std::back_inserter(reports));
+  return reports;
+}
+
+std::vector<ProcessReport> ReportProcesses(Daemon& daemon, const VGpu& vgpu, Nanos now) {
+  std::vector<ProcessReport> reports;
+  for (const Process* process : vgpu.processes) reports.push_back(ReportProcess(daemon, vgpu, *process, now));
+  return reports;
+}
+
+std::vector<ProcessReport> ReportUnmanaged(Daemon& daemon, std::optional<pid_t> only) {
+  std::vector<ProcessReport> reports;
   for (const Unmanaged& process : ListUnmanaged(daemon.Guests(), daemon.Gpus(), daemon.Channels().Table())) {
     if (only && process.pid != *only) continue;
     reports.push_back({.pid = process.pid,

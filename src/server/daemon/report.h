@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "channel/rm/object_table.h"
+#include "server/checkpoint/moving_figures.h"
 #include "server/figures/labels.h"
 #include "server/figures/pressure.h"
 #include "server/gpu/gpu_health.h"
@@ -42,6 +43,17 @@ struct MovesReport {
   std::int64_t time_us = 0;
 };
 
+// A vGPU that should go to another GPU and cannot.
+struct StayReport {
+  std::string vgpu, why;
+};
+
+// How far a GPU that drains is.
+struct DrainReport {
+  std::vector<std::string> moving;  // vGPUs that wait for their move or are on their way
+  std::vector<StayReport> staying;
+};
+
 struct GpuReport {
   std::uint32_t index = 0;
   std::string uuid, name, driver;
@@ -59,8 +71,11 @@ struct GpuReport {
   double driver_calls_per_s = 0;
   std::int64_t freeze_p50_us = 0, freeze_p99_us = 0, thaw_p50_us = 0, thaw_p99_us = 0;
   Histogram freeze_times, thaw_times;
-  Histogram lateness;  // of the scheduler
+  Histogram lateness;    // of the scheduler
+  MovingFigures moving;  // of all GPUs
   GpuHealth::Figures health;
+  bool draining = false;             // it takes no newcomers
+  std::optional<DrainReport> drain;  // none: it does not drain, or the caller may not know
 };
 
 struct VGpuReport {
@@ -102,7 +117,9 @@ struct VGpuReport {
   Histogram waits;                                          // of submissions at a closed gate, for the GPU's time
   const char* state = "idle";                               // "running", "waiting" or "idle"
   std::vector<pid_t> processes;
-  std::uint64_t gpu_faults = 0;  // that its GPU told of while it had programs there
+  std::optional<std::uint32_t> migrating_to;  // the GPU that it is on its way to
+  std::string migrate_error;                  // why its last migration failed; empty: it did not
+  std::uint64_t gpu_faults = 0;               // that its GPU told of while it had programs there
   bool gpu_failed = false;
 };
 
@@ -127,7 +144,12 @@ struct ProcessReport {
   std::uint64_t memory_evicting = 0;
   PinnedByReason memory_pinned_by{};
   std::uint64_t memory_exported = 0;  // what of the pinned other programs may map by IPC handles
-  std::string evict_error;            // why the last eviction brought out less than it should have; empty: it did not
+  const char* suspension = "";  // how far it is on its way off its GPUs or back (SuspensionPhase); empty: it is there
+  std::optional<std::uint64_t> suspension_left;  // bytes that this step has still to move; none: it moves none
+  const char* suspended_to = "";  // where what it had on the GPU is while it is away: "memory" or "file"; else empty
+  const char* suspended_by = "";  // on its way off its GPUs or off them: "request", or "idle": by itself; else empty
+  std::string suspend_error;      // why it could not be suspended or resumed last; empty: it could
+  std::string evict_error;        // why the last eviction brought out less than it should have; empty: it did not
   MovesReport moved;
   // What it used lately and lies in host memory; the time in which it worked while that was much; the same since it
   // began, if an event told of it.
@@ -170,6 +192,32 @@ struct EvictionReport {
   std::uint64_t evicting = 0;  // still to be moved
 };
 
+// A program on its way off its GPUs, or back.
+struct SuspensionReport {
+  pid_t pid = 0;
+  const char* phase = "";  // as ProcessReport::suspension; "none": it is on its GPUs
+};
+
+// A migration that was begun, or could be.
+struct MigrationReport {
+  struct Move {
+    std::string vgpu;
+    std::uint32_t from = 0, to = 0;
+  };
+  std::vector<Move> moves;
+  std::vector<pid_t> pids;
+  std::uint64_t moved = 0;  // bytes that Tessera moves
+  std::uint64_t saved = 0;  // bytes that the driver saves, contexts included
+  double seconds = 0;       // expected to take, by the figures of docs/hardware-log.md
+};
+
+// Moves of vGPUs from one GPU to others that were begun, or could be.
+struct RehomingReport {
+  MigrationReport migration;
+  std::vector<StayReport> staying;
+  std::uint32_t gpu = 0;  // the one that drains, or has room then
+};
+
 struct CheckReport {
   std::string name;
   bool ok = false;
@@ -189,6 +237,9 @@ std::vector<GpuReport> ReportGpus(Daemon& daemon, Nanos now);
 VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now);
 std::vector<VGpuReport> ReportVGpus(Daemon& daemon, Nanos now);
 std::vector<ProcessReport> ReportProcesses(Daemon& daemon, Nanos now, std::optional<pid_t> only = {});
+// Of one vGPU; and of none.
+std::vector<ProcessReport> ReportProcesses(Daemon& daemon, const VGpu& vgpu, Nanos now);
+std::vector<ProcessReport> ReportUnmanaged(Daemon& daemon, std::optional<pid_t> only = {});
 std::vector<SpaceReport> ReportSpaces(Daemon& daemon, Nanos now);
 std::vector<CheckReport> ReportChecks(Daemon& daemon);
 

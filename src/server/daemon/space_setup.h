@@ -9,8 +9,8 @@
 #include "server/channels/channel_server.h"
 #include "server/gpu/gpu_server.h"
 #include "server/loop/event_loop.h"
-#include "server/model/state_file.h"
 #include "server/spaces/space_table.h"
+#include "server/state/state_file.h"
 
 namespace tessera::server {
 

@@ -27,12 +27,15 @@ class SpaceSetupTest : public FakeMpsTest {
     End();
     closed_ = false;
     Write("servers", std::to_string(server) + "\n");
-    std::filesystem::create_directory(folder_ + "/a");
-    const MpsPlace place = {
-        .program = Program(), .pipes = folder_ + "/a/pipe", .logs = folder_ + "/a/log", .user = {}, .gpu = "GPU-0"};
+    std::filesystem::create_directory(folder_.path() + "/a");
+    const MpsPlace place = {.program = Program(),
+                            .pipes = folder_.path() + "/a/pipe",
+                            .logs = folder_.path() + "/a/log",
+                            .user = {},
+                            .gpu = "GPU-0"};
     On([&] {
       space_ = std::make_unique<Space>(*loop_, Space::Identity{.name = "a", .number = 1, .gpu = 0, .uid = user}, place,
-                                       folder_ + "/a/daemon",
+                                       folder_.path() + "/a/daemon",
                                        Space::Host{.closed = [this](const Space&) { closed_ = true; }});
       EXPECT_TRUE(space_->Open());
     });
@@ -65,7 +68,8 @@ TEST_F(SpaceSetupTest, AServerIsFollowedIfItIsAProcessOfTheSpacesUser) {
 TEST_F(SpaceSetupTest, ASpaceWhoseGpuIsMissingIsKept) {
   const SavedSpace kept = {.name = "kept", .gpu = FakeDriver::UuidOf(7), .uid = geteuid()};
   On([&] {
-    SpaceTable spaces(*loop_, {.folder = folder_ + "/mps", .program = Program(), .why_none = ""}, [](const Space&) {});
+    SpaceTable spaces(*loop_, {.folder = folder_.path() + "/mps", .program = Program(), .why_none = ""},
+                      [](const Space&) {});
     RestoreSpaces({kept}, spaces, {});
     EXPECT_FALSE(spaces.Any());
     ASSERT_EQ(LastingSpaces(spaces, {}).size(), 1u);

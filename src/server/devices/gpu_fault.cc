@@ -42,6 +42,9 @@ constexpr std::array kXidMeanings = std::to_array<XidMeaning>({
 
 constexpr std::uint64_t kOffTheBus = 79;
 
+// Xids that a program's own faults cause, or may (the same document).
+constexpr std::array<std::uint64_t, 7> kOfPrograms = {13, 31, 32, 43, 45, 68, 69};
+
 }  // namespace
 
 std::string GpuFault::Text() const {
@@ -52,5 +55,9 @@ std::string GpuFault::Text() const {
 }
 
 bool GpuFault::Fatal() const { return kind == Kind::kLost || (kind == Kind::kXid && xid == kOffTheBus); }
+
+bool GpuFault::ByProgram() const {
+  return kind == Kind::kXid && std::ranges::find(kOfPrograms, xid) != kOfPrograms.end();
+}
 
 }  // namespace tessera::server

@@ -21,6 +21,8 @@ struct GpuFault {
   std::string Text() const;
   // Whether the GPU is gone until it is reset: it is lost, or has told of an Xid that says so.
   bool Fatal() const;
+  // Whether a program's own fault may have caused it: it says nothing of the GPU then.
+  bool ByProgram() const;
 };
 
 }  // namespace tessera::server

@@ -14,9 +14,9 @@ namespace {
 constexpr std::size_t kMostLabels = 8, kLongestKey = 63, kLongestValue = 253;
 
 // Labels of our own metrics, a test compares them; and those by which Prometheus tells targets and quantiles apart.
-constexpr auto kTaken =
-    std::to_array<std::string_view>({"call", "direction", "gpu", "instance", "job", "le", "name", "pid", "quantile",
-                                     "reason", "space", "state", "uuid", "version", "vgpu", "window"});
+constexpr auto kTaken = std::to_array<std::string_view>({"call", "direction", "gpu", "instance", "job", "le", "name",
+                                                         "pid", "quantile", "phase", "reason", "result", "space",
+                                                         "state", "uuid", "version", "vgpu", "window"});
 
 bool MayBegin(char c) { return (c >= 'a' && c <= 'z') || c == '_'; }
 

@@ -12,10 +12,11 @@
 #include <fstream>
 
 #include "base/size.h"
+#include "base/testing/temporary_folder.h"
 #include "server/devices/gpu_driver.h"
 #include "server/devices/ld_cache.h"
 #include "server/loop/listeners.h"
-#include "server/model/state_file.h"
+#include "server/state/state_file.h"
 #include "server/testing/fake_driver.h"
 
 namespace tessera::server {
@@ -25,22 +26,17 @@ using testing::HasSubstr;
 
 class FilesTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "files_XXXXXX";
-    dir_ = mkdtemp(pattern.data());
-  }
-  void TearDown() override { std::filesystem::remove_all(dir_); }
   mode_t ModeOf(const std::string& name) const {
     struct stat st{};
-    EXPECT_EQ(stat((dir_ + name).c_str(), &st), 0);
+    EXPECT_EQ(stat((dir_.path() + name).c_str(), &st), 0);
     return st.st_mode & 07777;
   }
   ino_t InodeOf(const std::string& name) const {
     struct stat st{};
-    EXPECT_EQ(stat((dir_ + name).c_str(), &st), 0);
+    EXPECT_EQ(stat((dir_.path() + name).c_str(), &st), 0);
     return st.st_ino;
   }
-  std::string dir_;
+  const TemporaryFolder dir_;
 };
 
 TEST_F(FilesTest, StateComesBackAsItWas) {
@@ -54,8 +50,8 @@ TEST_F(FilesTest, StateComesBackAsItWas) {
                         .gpu = FakeDriver::UuidOf(3)};
   const SavedProgram program{.name = {.pid = 7, .start = 8}, .gpu = FakeDriver::UuidOf(1)};
   const SavedState state{.vgpus = {saved, saved}, .processes = {}, .programs = {program}};
-  ASSERT_TRUE(SaveState(dir_ + "/state.json", FormatState(state)));
-  const auto loaded = LoadState(dir_ + "/state.json");
+  ASSERT_TRUE(SaveState(dir_.path() + "/state.json", FormatState(state)));
+  const auto loaded = LoadState(dir_.path() + "/state.json");
   ASSERT_TRUE(loaded) << loaded.error().Text();
   ASSERT_EQ(loaded->vgpus.size(), 2u);
   EXPECT_EQ(FormatState(*loaded), FormatState(state));
@@ -67,7 +63,7 @@ TEST_F(FilesTest, StateComesBackAsItWas) {
   EXPECT_EQ(loaded->vgpus.at(0).gpu, FakeDriver::UuidOf(3));
 }
 
-TEST_F(FilesTest, NoStateFileIsNoVGpus) { EXPECT_TRUE(LoadState(dir_ + "/state.json")->vgpus.empty()); }
+TEST_F(FilesTest, NoStateFileIsNoVGpus) { EXPECT_TRUE(LoadState(dir_.path() + "/state.json")->vgpus.empty()); }
 
 TEST_F(FilesTest, BrokenStateIsNamed) {
   for (const char* text :
@@ -80,7 +76,7 @@ TEST_F(FilesTest, BrokenStateIsNamed) {
 }
 
 TEST_F(FilesTest, AFullDiskKeepsTheOldState) {
-  const std::string path = dir_ + "/state.json";
+  const std::string path = dir_.path() + "/state.json";
   ASSERT_TRUE(SaveState(path, "old"));
   // A file size limit fails writes as a full disk does.
   signal(SIGXFSZ, SIG_IGN);
@@ -99,12 +95,12 @@ TEST_F(FilesTest, AFullDiskKeepsTheOldState) {
 }
 
 TEST_F(FilesTest, ASecondDaemonIsToldOfTheFirst) {
-  const auto first = LockRunDir(dir_);
+  const auto first = LockRunDir(dir_.path());
   ASSERT_TRUE(first);
-  const auto second = LockRunDir(dir_);
+  const auto second = LockRunDir(dir_.path());
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, EBUSY);
-  EXPECT_EQ(second.error().message, "another tesserad (pid " + std::to_string(getpid()) + ") serves " + dir_);
+  EXPECT_EQ(second.error().message, "another tesserad (pid " + std::to_string(getpid()) + ") serves " + dir_.path());
 }
 
 // A child that is about to start a program, when its daemon was killed.
@@ -116,14 +112,14 @@ TEST_F(FilesTest, TheLockOfADaemonThatIsGoneIsWaitedFor) {
   const pid_t daemon = fork();
   if (daemon == 0) {
     goes_on.Reset();
-    const auto lock = LockRunDir(dir_);
+    const auto lock = LockRunDir(dir_.path());
     if (!lock || fork() != 0) _exit(0);  // the child has the lock, too
     char none;
     _exit(static_cast<int>(read(ends.Get(), &none, 1)));
   }
   ASSERT_EQ(waitpid(daemon, nullptr, 0), daemon);
   int waits = 0;
-  EXPECT_TRUE(LockRunDir(dir_, [&] {
+  EXPECT_TRUE(LockRunDir(dir_.path(), [&] {
     ++waits;
     goes_on.Reset();
     sched_yield();
@@ -133,33 +129,33 @@ TEST_F(FilesTest, TheLockOfADaemonThatIsGoneIsWaitedFor) {
 
 TEST_F(FilesTest, TheLockGoesWithItsHolder) {
   {
-    ASSERT_TRUE(LockRunDir(dir_));
+    ASSERT_TRUE(LockRunDir(dir_.path()));
   }
-  EXPECT_TRUE(LockRunDir(dir_));
+  EXPECT_TRUE(LockRunDir(dir_.path()));
 }
 
 TEST_F(FilesTest, SocketsHaveTheirModesAndAreRemoved) {
   {
-    std::ofstream(dir_ + "/client.sock") << "left over";
-    const auto listeners = Listeners::Open(dir_, OperatorsGroup("no-such-group"));
+    std::ofstream(dir_.path() + "/client.sock") << "left over";
+    const auto listeners = Listeners::Open(dir_.path(), OperatorsGroup("no-such-group"));
     ASSERT_TRUE(listeners) << listeners.error().Text();
     EXPECT_EQ(ModeOf("/client.sock"), 0666u);
     EXPECT_EQ(InodeOf("/client.sock"), InodeOf("/programs/client.sock"));
     EXPECT_EQ(ModeOf("/programs"), 0755u);
     EXPECT_EQ(ModeOf("/api.sock"), 0600u);
   }
-  EXPECT_FALSE(std::filesystem::exists(dir_ + "/client.sock"));
-  EXPECT_FALSE(std::filesystem::exists(dir_ + "/api.sock"));
-  EXPECT_TRUE(std::filesystem::is_empty(dir_ + "/programs"));
+  EXPECT_FALSE(std::filesystem::exists(dir_.path() + "/client.sock"));
+  EXPECT_FALSE(std::filesystem::exists(dir_.path() + "/api.sock"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir_.path() + "/programs"));
 }
 
 // A container has the folder mounted: it must stay the same one, and hold the socket of the daemon that serves.
 TEST_F(FilesTest, TheFolderForContainersHoldsTheSocketOfTheDay) {
-  std::filesystem::create_directory(dir_ + "/programs");
-  std::ofstream(dir_ + "/programs/client.sock") << "left over";
+  std::filesystem::create_directory(dir_.path() + "/programs");
+  std::ofstream(dir_.path() + "/programs/client.sock") << "left over";
   const ino_t folder = InodeOf("/programs");
   for (int daemon = 0; daemon < 2; ++daemon) {
-    const auto listeners = Listeners::Open(dir_);
+    const auto listeners = Listeners::Open(dir_.path());
     ASSERT_TRUE(listeners) << listeners.error().Text();
     EXPECT_EQ(InodeOf("/client.sock"), InodeOf("/programs/client.sock"));
     EXPECT_EQ(InodeOf("/programs"), folder);
@@ -168,12 +164,12 @@ TEST_F(FilesTest, TheFolderForContainersHoldsTheSocketOfTheDay) {
 
 // As sd_listen_fds(3) has it, in a child because the descriptors' numbers are fixed.
 TEST_F(FilesTest, SocketsOfTheServiceManagerAreTakenOverAndStay) {
-  auto bound = Listeners::Open(dir_);
+  auto bound = Listeners::Open(dir_.path());
   ASSERT_TRUE(bound);
   const pid_t child = fork();
   if (child == 0) {
     const int client = dup(bound->client.Get()), api = dup(bound->api.Get());
-    const std::string dir = dir_ + "/unused";
+    const std::string dir = dir_.path() + "/unused";
     if (dup2(client, 3) != 3 || dup2(api, 4) != 4) _exit(1);
     setenv("LISTEN_PID", std::to_string(getpid()).c_str(), 1);
     setenv("LISTEN_FDS", "2", 1);
@@ -188,17 +184,17 @@ TEST_F(FilesTest, SocketsOfTheServiceManagerAreTakenOverAndStay) {
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 0);
-  EXPECT_TRUE(std::filesystem::exists(dir_ + "/client.sock"));
-  EXPECT_TRUE(std::filesystem::exists(dir_ + "/api.sock"));
+  EXPECT_TRUE(std::filesystem::exists(dir_.path() + "/client.sock"));
+  EXPECT_TRUE(std::filesystem::exists(dir_.path() + "/api.sock"));
 }
 
 TEST_F(FilesTest, ADirectoryThatCannotBeWrittenIsNamed) {
-  const auto nowhere = Listeners::Open(dir_ + "/missing");
+  const auto nowhere = Listeners::Open(dir_.path() + "/missing");
   ASSERT_FALSE(nowhere);
-  EXPECT_THAT(nowhere.error().Text(), HasSubstr(dir_ + "/missing/client.sock"));
+  EXPECT_THAT(nowhere.error().Text(), HasSubstr(dir_.path() + "/missing/client.sock"));
   EXPECT_THAT(nowhere.error().hint, HasSubstr("--run-dir"));
-  EXPECT_FALSE(LockRunDir(dir_ + "/missing"));
-  EXPECT_EQ(Listeners::Open(dir_ + "/" + std::string(120, 'x')).error().code, ENAMETOOLONG);
+  EXPECT_FALSE(LockRunDir(dir_.path() + "/missing"));
+  EXPECT_EQ(Listeners::Open(dir_.path() + "/" + std::string(120, 'x')).error().code, ENAMETOOLONG);
 }
 
 TEST_F(FilesTest, UuidsAreReadAndWritten) {
@@ -224,7 +220,7 @@ TEST_F(FilesTest, TheLinkersCacheKnowsTheCLibrary) {
 }
 
 TEST_F(FilesTest, ABrokenCacheIsEmpty) {
-  const std::string path = dir_ + "/cache";
+  const std::string path = dir_.path() + "/cache";
   EXPECT_TRUE(FindInLdCache("libc.so.6", path).empty());
   std::ofstream(path) << "glibc-ld.so.cache1.1";
   EXPECT_TRUE(FindInLdCache("libc.so.6", path).empty());

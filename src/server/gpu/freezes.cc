@@ -34,6 +34,13 @@ void Freezes::SetOverdrawn(Process& process, bool overdrawn, Nanos now) {
   Apply(process, now);
 }
 
+void Freezes::SuspensionChanged(Process& process, Nanos now) {
+  time_.ChannelsChanged(process.pid, now);
+  if (process.suspension.Holds() && channels_.Available(gpu_))
+    (void)channels_.Freezer().Thaw(gpu_, {&process.pid, 1}, FreezeReason::kPolicy);
+  Apply(process, now);
+}
+
 void Freezes::Joining(Process& process) const {
   process.freeze.overdrawn = Has(channels_.Freezer().StatusOf(process.pid, gpu_).reasons, FreezeReason::kMemory);
 }

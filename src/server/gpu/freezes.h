@@ -30,6 +30,8 @@ class Freezes {
   void SetByResidency(Process& process, MemoryHold hold, Nanos now);
   void SetByPeers(Process& process, bool moved, Nanos now);
   void SetOverdrawn(Process& process, bool overdrawn, Nanos now);
+  // Whether its suspension holds it is not as before: from now on its gate stops it and its channels run, or as usual.
+  void SuspensionChanged(Process& process, Nanos now);
 
   // A process begins to join: an earlier daemon may have frozen it for memory. And it has joined: it may be frozen
   // already, or must be.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "sched/packing/placement.h"
@@ -24,7 +25,7 @@ sched::Space& SpaceNamed(std::vector<sched::Space>& spaces, const VGpuSpec& spec
 
 sched::GpuRoom RoomOf(GpuServer& gpu) {
   sched::GpuRoom room{.resident_left = UINT64_MAX};
-  if (auto well = gpu.Health().Check(); !well) room.unusable = well.error().message;
+  room.unusable = WhyNoNewcomers(gpu);
   const Ledger& ledger = gpu.Memory().Ledger();
   room.memory_left = ledger.Capacity() - std::min(ledger.Capacity(), ledger.Promised());
   for (const VGpu* vgpu : gpu.VGpus()) {
@@ -39,6 +40,12 @@ sched::GpuRoom RoomOf(GpuServer& gpu) {
 }
 
 }  // namespace
+
+std::string WhyNoNewcomers(GpuServer& gpu) {
+  const auto takes = gpu.Health().TakesNewcomers();
+  if (takes) return "";
+  return takes.error().code == EBUSY ? "it drains" : takes.error().message;
+}
 
 Result<std::vector<std::uint32_t>> GpusNamed(const std::optional<std::string>& gpu, const Gpus& gpus) {
   std::vector<std::uint32_t> all;
@@ -82,6 +89,29 @@ Result<std::vector<std::uint32_t>> OrderByRoom(const VGpuSpec& newcomer, std::ve
   asks.memory = 0;
   if (auto without = sched::Place(asks, rooms); !without) return std::unexpected(without.error());
   return candidates;  // the ledger says what is missing
+}
+
+Result<std::vector<std::uint32_t>> CandidatesFor(const VGpuRequest& request, const VGpuSpec& spec, const Gpus& gpus,
+                                                 const SpaceTable* spaces) {
+  auto all = GpusNamed(request.gpu, gpus);
+  if (!all) return all;
+  const Space* space = request.space && spaces ? spaces->Find(*request.space) : nullptr;
+  if (space && space->Used() && (!request.gpu || request.gpu == "auto")) all = std::vector{space->Who().gpu};
+  VGpuSpec asked = spec;
+  GpuServer& any = *gpus[all->front()];
+  // Place refuses a figure that cannot be read, and says why.
+  if (!ApplyFigures(request, any.Info().memory_total, any.Swaps(), asked)) return all;
+  auto by_room = OrderByRoom(asked, std::move(*all), gpus);
+  if (!by_room || asked.gang.empty()) return by_room;
+  const auto has_one = [&](std::uint32_t gpu) {
+    return std::ranges::any_of(gpus[gpu]->VGpus(), [&](const VGpu* vgpu) {
+      return !vgpu->removed && vgpu->spec.uid == asked.uid && vgpu->spec.gang == asked.gang;
+    });
+  };
+  std::vector<std::uint32_t> ordered;
+  std::ranges::copy_if(*by_room, std::back_inserter(ordered), std::not_fn(has_one));
+  std::ranges::copy_if(*by_room, std::back_inserter(ordered), has_one);
+  return ordered;
 }
 
 }  // namespace tessera::server

@@ -74,4 +74,11 @@ Result<void> GpuHealth::Check() const {
                        "use another GPU; reset this one, then restart the daemon");
 }
 
+Result<void> GpuHealth::TakesNewcomers() const {
+  if (auto well = Check(); !well) return well;
+  if (!draining_) return {};
+  return tessera::Fail(EBUSY, fmt::format("GPU {} drains: it takes no newcomers", gpu_),
+                       fmt::format("use another GPU, or end it: tessera gpu undrain {}", gpu_));
+}
+
 }  // namespace tessera::server

@@ -13,8 +13,9 @@
 
 namespace tessera::server {
 
-// The faults that one GPU has told of, and whether it has failed. A GPU that has failed takes no newcomers and its
-// channels are left alone; what is on it stays, and other GPUs go on. Runs on the loop's thread.
+// The faults that one GPU has told of, and whether it has failed, or drains. A GPU that has failed takes no newcomers
+// and its channels are left alone; one that drains takes no newcomers. What is on it stays, and other GPUs go on. Runs
+// on the loop's thread.
 class GpuHealth {
  public:
   struct Figures {
@@ -37,6 +38,11 @@ class GpuHealth {
   bool Failed() const { return !figures_.failed.empty(); }
   // ENODEV if it has failed.
   Result<void> Check() const;
+  // While it drains, it takes no newcomers; what is on it goes on.
+  void SetDraining(bool draining) { draining_ = draining; }
+  bool Draining() const { return draining_; }
+  // Whether new vGPUs and new programs may come: ENODEV if it has failed, EBUSY if it drains.
+  Result<void> TakesNewcomers() const;
   const Figures& FiguresNow() const { return figures_; }
 
  private:
@@ -48,6 +54,7 @@ class GpuHealth {
   ChannelServer& channels_;
   TimeControl& time_;
   Figures figures_;
+  bool draining_ = false;
   Nanos told_at_ = 0;  // when an event last told of a fault; 0: never
 };
 

@@ -1,5 +1,9 @@
 #include "server/gpu/gpu_server.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <utility>
 
@@ -22,10 +26,11 @@ void NoteProcess(EventType type, std::uint32_t gpu, const VGpu& vgpu, const Proc
 }  // namespace
 
 GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::uint64_t reserve, const Config& config,
-                     ChannelServer& channels, SwapSetup swap)
+                     ChannelServer& channels, SwapSetup swap, Hooks hooks)
     : index_(index),
       info_(std::move(info)),
       channels_(channels),
+      hooks_(std::move(hooks)),
       memory_(Ledger(index, info_.memory_total, reserve, swap.RunnableOut(), swap.bytes + swap.file.bytes),
               info_.context_bytes),
       time_(loop, index, config, channels, vgpus_,
@@ -33,6 +38,10 @@ GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::ui
              .event_over = [this](Nanos) { EventOver(); },
              .begins = [this](const Process& process) { hooks_.begins(process); }}),
       freezes_(index, vgpus_, channels, time_),
+      survivors_(loop,
+                 [this] {
+                   if (Swaps()) Residency().Look(MonotonicNow());
+                 }),
       placement_(loop, config, std::move(swap),
                  {.gpu = index,
                   .info = info_,
@@ -41,6 +50,7 @@ GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::ui
                   .memory = memory_,
                   .time = time_,
                   .freezes = freezes_,
+                  .survivors = survivors_,
                   .unmanaged = [this] { return measurement_.UnmanagedBytes(); }}),
       measurement_(index, vgpus_, channels, memory_, time_, freezes_, placement_),
       health_(index, info_, vgpus_, channels, time_),
@@ -62,7 +72,7 @@ void GpuServer::EventOver() {
 }
 
 Result<void> GpuServer::Add(VGpu& vgpu, Nanos now, bool restored) {
-  if (auto well = health_.Check(); !well) return well;
+  if (auto takes = restored ? health_.Check() : health_.TakesNewcomers(); !takes) return takes;
   if (auto opened = memory_.Set(vgpu.id, vgpu.spec.memory); !opened) return opened;
   if (auto added = time_.Set(vgpu, vgpu.spec.compute, vgpu.spec.goal, restored, now); !added) {
     memory_.Close(vgpu.id);
@@ -107,7 +117,14 @@ void GpuServer::Forget(VGpu& vgpu) {
 }
 
 void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uint32_t contexts, Nanos now) {
+  NoteProcess(EventType::kProcessStarted, index_, vgpu, process);
+  TakeOn(vgpu, process, bytes, contexts, now);
+}
+
+void GpuServer::TakeOn(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uint32_t contexts, Nanos now) {
   process.vgpu = &vgpu;
+  survivors_.Attached(process.pid);
+  hooks_.joining(process, now);
   freezes_.Joining(process);
   vgpu.processes.push_back(&process);
   hooks_.members_changed();
@@ -115,7 +132,6 @@ void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uin
   if (vgpu.spec.compute.space.number != 0) channels_.EnterSpace(process.pid, vgpu.spec.compute.space.number);
   time_.Join(process, now);
   memory_.Join(vgpu.id, process.memory, bytes, contexts);
-  NoteProcess(EventType::kProcessStarted, index_, vgpu, process);
   if (!process.who.guest) measurement_.Joined(process);
   hooks_.joined(process, now);
   if (Swaps() && !process.who.guest) {
@@ -128,6 +144,13 @@ void GpuServer::Join(VGpu& vgpu, Process& process, std::uint64_t bytes, std::uin
 }
 
 void GpuServer::Leave(Process& process, Nanos now) {
+  const VGpu& vgpu = *process.vgpu;
+  if (process.suspension.Holds()) NotePhase(index_, process, SuspensionPhase::kNone, now);
+  TakeOff(process, now);
+  NoteProcess(EventType::kProcessEnded, index_, vgpu, process);
+}
+
+void GpuServer::TakeOff(Process& process, Nanos now) {
   VGpu& vgpu = *process.vgpu;
   time_.Leave(process, now);
   memory_.Leave(process.memory);
@@ -138,7 +161,6 @@ void GpuServer::Leave(Process& process, Nanos now) {
   if (Swaps()) Residency().Leave(process, now);
   measurement_.Left(process.pid, now);
   hooks_.left(process);
-  NoteProcess(EventType::kProcessEnded, index_, vgpu, process);
   time_.Changed(vgpu, now);
   time_.Choose(now);
 }

@@ -3,6 +3,42 @@
 #include "server/record/trace.h"
 
 namespace tessera::server {
+namespace {
+
+// What the phase was about: what is in host memory, or what the driver saves.
+std::uint64_t BytesOf(const Process& process) {
+  switch (process.suspension.phase) {
+    case SuspensionPhase::kLeaves:
+    case SuspensionPhase::kFiles:
+    case SuspensionPhase::kReads:
+      return process.residence.Swapped();
+    case SuspensionPhase::kSaves:
+    case SuspensionPhase::kReturns:
+    case SuspensionPhase::kRestores:
+      return process.suspension.bytes;
+    default:
+      return 0;
+  }
+}
+
+TraceRecord PhaseRecord(std::uint32_t gpu, const Process& process, SuspensionPhase next, Nanos now) {
+  const SuspensionState& state = process.suspension;
+  return {.at = now,
+          .took = state.Holds() ? now - state.since : 0,
+          .value = static_cast<std::uint64_t>(next),
+          .other = BytesOf(process),
+          .vgpu = process.vgpu->id,
+          .pid = process.pid,
+          .gpu = gpu,
+          .kind = TraceKind::kSuspension,
+          .old_value = static_cast<std::uint32_t>(state.phase)};
+}
+
+}  // namespace
+
+void NotePhase(std::uint32_t gpu, const Process& process, SuspensionPhase next, Nanos now) {
+  trace::Note(PhaseRecord(gpu, process, next, now));
+}
 
 void GpuTrace::NoteMemory(Nanos now) const {
   for (VGpu* vgpu : vgpus_) NoteMemory(*vgpu, now);
@@ -42,6 +78,9 @@ void GpuTrace::CopyPresent(TraceCopy& copy, Nanos since) const {
                               .gpu = gpu_,
                               .kind = TraceKind::kMemory});
     for (const Process* process : vgpu->processes) {
+      const SuspensionState& suspension = process->suspension;
+      if (suspension.Holds() && suspension.since < since)
+        copy.records.push_back(PhaseRecord(gpu_, *process, suspension.phase, copy.now));
       const Nanos frozen = channels_.Freezer().StatusOf(process->pid, gpu_).frozen_since;
       if (frozen != 0 && frozen < since)
         copy.records.insert(

@@ -11,6 +11,9 @@
 
 namespace tessera::server {
 
+// Tells the trace that a phase of the process's suspension ends and `next` begins. On the event loop's thread.
+void NotePhase(std::uint32_t gpu, const Process& process, SuspensionPhase next, Nanos now);
+
 // Tells the trace where the memory of one GPU's vGPUs lies, and completes copies of the trace by the states that have
 // lasted since before it begins.
 class GpuTrace {

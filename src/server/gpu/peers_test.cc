@@ -34,7 +34,7 @@ class PeersTest : public SteeredGpuTest {
   }
   static bool Stands(const Process& process) { return process.gate.held; }
 
-  GpuServer second_{*loop_, 1, {FakeDriver::UuidOf(1), "Fake GPU", 10 * kGiB, kContext}, 0, config_, channels_};
+  GpuServer second_{*loop_, 1, {FakeDriver::UuidOf(1), "Fake GPU", 10 * kGiB, kContext}, 0, config_, channels_, {}, {}};
   VGpu there_;
   Peers peers_;
   std::vector<std::unique_ptr<Process>> second_processes_;

@@ -10,13 +10,6 @@
 namespace tessera::server {
 namespace {
 
-// Bytes of a process that are not counted as room: contexts, and memory that only the device knows of. Of a process
-// without a shim that is all.
-std::uint64_t Outside(const Process& process) {
-  const MemoryUse& use = process.memory;
-  return use.context_bytes + use.other + (process.who.guest ? use.reserved : 0);
-}
-
 std::unexpected<Error> NotSwapped() {
   return Fail(ENOSYS, "memory is not swapped here", "set swap.size in the daemon's configuration");
 }
@@ -30,6 +23,12 @@ SwapSize SwapSetup::Size() const {
       .pool = bytes, .file = file.bytes, .prepare = prepare, .kept = slots ? slots->count() * wire::kChunkBytes : 0};
 }
 
+std::uint64_t Placement::Outside(const Process& process) {
+  if (process.suspension.Absent()) return 0;
+  const MemoryUse& use = process.memory;
+  return use.context_bytes + use.other + (process.who.guest ? use.reserved : 0);
+}
+
 Placement::Placement(EventLoop& loop, const Config& config, SwapSetup swap, Host host)
     : loop_(loop), swap_(std::move(swap)), host_(std::move(host)) {
   if (swap_.slots) MakeHolderLink();
@@ -40,6 +39,7 @@ Placement::Placement(EventLoop& loop, const Config& config, SwapSetup swap, Host
 
 ResidencyServer::Host Placement::ResidencyHost() {
   return {
+      .survivors = &host_.survivors,
       .capacity = [this] { return RoomCapacity(); },
       .outside = Outside,
       .hold = [this](Process& process, MemoryHold hold,
@@ -49,6 +49,11 @@ ResidencyServer::Host Placement::ResidencyHost() {
       .looked =
           [this] {
             if (gangs_) gangs_->MarkDue();
+          },
+      .file_of =
+          [this](const Process& process) {
+            return suspended_files_ ? suspended_files_->Take({process.pid, process.who.start}, host_.info.uuid)
+                                    : UniqueFd();
           },
       .start_mover =
           [this](std::function<void(const wire::MoverMessage*)> on_message) {
@@ -109,12 +114,13 @@ std::uint64_t Placement::RoomCapacity() const {
 }
 
 std::uint64_t Placement::ResidentBytes(const Process& process) const {
-  if (!residency_) return process.memory.Current();
+  if (!residency_) return process.suspension.Absent() ? 0 : process.memory.Current();
   return process.residence.Taken() + Outside(process);
 }
 
 PinnedTotals Placement::PinnedTotalsOf(const Process& process) const {
   const MemoryUse& use = process.memory;
+  if (process.suspension.Absent()) return {};
   const std::uint64_t counted = residency_ ? process.residence.Pinned() : use.reserved - use.Credit();
   if (!process.who.guest) return {.counted = counted, .context = use.context_bytes, .driver = use.other};
   return {.context = use.context_bytes, .no_shim = use.other + (residency_ ? use.reserved + counted : counted)};

@@ -11,11 +11,14 @@
 #include "server/config/config.h"
 #include "server/devices/gpu_driver.h"
 #include "server/gpu/freezes.h"
+#include "server/handover/slot_handover.h"
 #include "server/loop/event_loop.h"
 #include "server/memory/memory_server.h"
 #include "server/memory/pinned.h"
 #include "server/model/vgpu.h"
+#include "server/suspended/suspended_files.h"
 #include "server/swap/residency_server.h"
+#include "server/swap/survivors.h"
 #include "server/swap/swap_file.h"
 #include "server/swap/swap_holder_link.h"
 #include "server/swap/swap_slots.h"
@@ -56,6 +59,7 @@ class Placement {
     MemoryServer& memory;
     TimeControl& time;
     Freezes& freezes;
+    const Survivors& survivors;
     std::function<std::uint64_t()> unmanaged;  // bytes on the GPU that belong to no vGPU
   };
   Placement(EventLoop& loop, const Config& config, SwapSetup swap, Host host);
@@ -65,6 +69,17 @@ class Placement {
   ResidencyServer& Residency() { return *residency_; }  // requires Swaps()
   const ResidencyServer& Residency() const { return *residency_; }
 
+  // Its part in a handover of slots; none before a mover was started, or where nothing is swapped.
+  std::optional<SlotHandover::Side> HandoverSide() {
+    if (!residency_ || !swap_.slots || !holder_) return {};
+    return SlotHandover::Side{residency_->Link(), *swap_.slots, *holder_};
+  }
+
+  // Bytes of the GPU that programs may have, contexts included.
+  std::uint64_t RoomCapacity() const;
+  // Bytes of a process that are not counted as room: contexts, and memory that only the device knows of. Of a process
+  // without a shim that is all.
+  static std::uint64_t Outside(const Process& process);
   // Bytes of the process on the GPU, and those of them that cannot be moved; contexts are both.
   std::uint64_t ResidentBytes(const Process& process) const;
   std::uint64_t PinnedBytes(const Process& process) const { return PinnedTotalsOf(process).Sum(); }
@@ -79,6 +94,8 @@ class Placement {
   void Heed(const Peers& peers) { peers_ = &peers; }
   // It is told of each look at where memory lies. It outlives the placement.
   void Heed(GangServer& gangs) { gangs_ = &gangs; }
+  // Of processes that are suspended to a file it finds the file there. They outlive the placement.
+  void Heed(SuspendedFiles& files) { suspended_files_ = &files; }
   // Whether nothing of the process itself can execute: its channels are frozen, or its work has drained.
   bool Still(const Process& process) const;
 
@@ -86,13 +103,13 @@ class Placement {
   ResidencyServer::Host ResidencyHost();
   Result<std::unique_ptr<Mover>> MakeMover(std::function<void(const wire::MoverMessage*)> on_message);
   void MakeHolderLink();
-  std::uint64_t RoomCapacity() const;
 
   EventLoop& loop_;
   SwapSetup swap_;
   const Host host_;
   const Peers* peers_ = nullptr;  // null: there is one GPU
   GangServer* gangs_ = nullptr;   // likewise
+  SuspendedFiles* suspended_files_ = nullptr;
   bool mover_started_ = false;
   std::unique_ptr<SwapHolderLink> holder_;      // null: nothing was swapped yet
   std::unique_ptr<ResidencyServer> residency_;  // null: memory is not swapped

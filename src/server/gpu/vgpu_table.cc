@@ -75,11 +75,15 @@ Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now
     if (!start) return std::unexpected(start.error());
     spec.owner_start = *start;
   }
-  auto candidates = Candidates(request, spec);
+  auto candidates = CandidatesFor(request, spec, gpus_, spaces_);
   if (!candidates) return std::unexpected(candidates.error());
   Result<VGpu*> placed = Fail(ENODEV, "there is no GPU");
-  std::optional<Error> first;
+  std::optional<Error> first, drains;
   for (const std::uint32_t gpu : *candidates) {
+    if (auto takes = gpus_[gpu]->Health().TakesNewcomers(); gpus_[gpu]->Health().Draining() && !takes) {
+      drains = takes.error();
+      continue;
+    }
     VGpuSpec fitted = spec;
     if (auto ok = ApplyFigures(request, gpus_[gpu]->Info().memory_total, gpus_[gpu]->Swaps(), fitted); !ok) {
       if (ok.error().code != ENOSPC) return std::unexpected(ok.error());
@@ -101,7 +105,8 @@ Result<VGpu*> VGpuTable::Create(const VGpuRequest& request, uid_t uid, Nanos now
     if (absent) absent_.push_back(std::move(*absent));
     if (!first) first = placed.error();
   }
-  return std::unexpected(first.value_or(placed.error()));
+  if (first && drains) first->message += "; " + drains->message;
+  return std::unexpected(first.value_or(drains.value_or(placed.error())));
 }
 
 std::vector<SavedVGpu>::const_iterator VGpuTable::Absent(std::string_view name) const {
@@ -315,30 +320,6 @@ Result<void> VGpuTable::EnterSpace(VGpu& vgpu) {
   auto placed = PlaceSms(vgpu, All());
   if (!placed) spaces_->Leave(vgpu.spec.space);
   return placed;
-}
-
-// A space is on one GPU, and so are the vGPUs that enter it. Those of a gang are on different ones, as far as there are
-// such.
-Result<std::vector<std::uint32_t>> VGpuTable::Candidates(const VGpuRequest& request, const VGpuSpec& spec) const {
-  auto all = GpusNamed(request.gpu, gpus_);
-  if (!all) return all;
-  const Space* space = request.space && spaces_ ? spaces_->Find(*request.space) : nullptr;
-  if (space && space->Used() && (!request.gpu || request.gpu == "auto")) all = std::vector{space->Who().gpu};
-  VGpuSpec asked = spec;
-  GpuServer& any = *gpus_[all->front()];
-  // Place refuses a figure that cannot be read, and says why.
-  if (!ApplyFigures(request, any.Info().memory_total, any.Swaps(), asked)) return all;
-  auto by_room = OrderByRoom(asked, std::move(*all), gpus_);
-  if (!by_room || asked.gang.empty()) return by_room;
-  const auto has_one = [&](std::uint32_t gpu) {
-    return std::ranges::any_of(All(), [&](const VGpu* vgpu) {
-      return vgpu->gpu == gpu && vgpu->spec.uid == asked.uid && vgpu->spec.gang == asked.gang;
-    });
-  };
-  std::vector<std::uint32_t> ordered;
-  std::ranges::copy_if(*by_room, std::back_inserter(ordered), std::not_fn(has_one));
-  std::ranges::copy_if(*by_room, std::back_inserter(ordered), has_one);
-  return ordered;
 }
 
 std::string VGpuTable::FreeName(std::string_view program) const {

@@ -14,10 +14,10 @@
 #include "server/access/authority.h"
 #include "server/gpu/gpu_server.h"
 #include "server/loop/event_loop.h"
-#include "server/model/state_file.h"
 #include "server/model/vgpu.h"
 #include "server/model/vgpu_request.h"
 #include "server/spaces/space_table.h"
+#include "server/state/state_file.h"
 
 namespace tessera::server {
 
@@ -47,6 +47,8 @@ class VGpuTable {
                       bool by_operator = true);
   // EBUSY without force while it is in use; EPERM while the configuration declares it.
   Result<void> Remove(VGpu& vgpu, bool force, Nanos now, bool by_operator = true);
+  // vGPUs have gone to other GPUs: what state.json keeps has changed.
+  void HaveMoved() { on_change_(); }
   // Stops its processes, also those to come, or lets them go on; for its owner or for an operator. EPERM for an owner
   // where an operator has stopped them.
   Result<void> Freeze(VGpu& vgpu, bool frozen, bool by_owner, Nanos now);
@@ -79,7 +81,6 @@ class VGpuTable {
   bool IsForOperators(std::string_view name) const;
   std::vector<SavedVGpu>::const_iterator Absent(std::string_view name) const;
   Result<VGpu*> Place(VGpuSpec spec, std::uint32_t gpu, Nanos now, bool restored = false);
-  Result<std::vector<std::uint32_t>> Candidates(const VGpuRequest& request, const VGpuSpec& spec) const;
   Result<void> EnterSpace(VGpu& vgpu);
   std::string FreeName(std::string_view program) const;
   Result<void> WatchOwner(VGpu& vgpu);

@@ -17,7 +17,8 @@ class VGpuTableTest : public testing::Test {
     loop_ = std::move(*EventLoop::Create());
     auto list = driver_.List();
     for (std::uint32_t gpu = 0; gpu < list->size(); ++gpu) {
-      gpus_.push_back(std::make_unique<GpuServer>(*loop_, gpu, (*list)[gpu], 0, config_, channels_));
+      gpus_.push_back(std::make_unique<GpuServer>(*loop_, gpu, (*list)[gpu], 0, config_, channels_, SwapSetup(),
+                                                  GpuServer::Hooks()));
     }
     table_ = std::make_unique<VGpuTable>(*loop_, gpus_, [this] { ++changes_; });
   }

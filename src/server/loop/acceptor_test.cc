@@ -4,9 +4,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <filesystem>
-
 #include "base/seqpacket.h"
+#include "base/testing/temporary_folder.h"
 #include "server/loop/listeners.h"
 
 namespace tessera::server {
@@ -15,10 +14,8 @@ namespace {
 class AcceptorTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "acceptor_XXXXXX";
-    dir_ = mkdtemp(pattern.data());
     loop_ = std::move(*EventLoop::Create());
-    listeners_.emplace(std::move(*Listeners::Open(dir_)));
+    listeners_.emplace(std::move(*Listeners::Open(dir_.path())));
     // Not through `this`: without a descriptor UBSan cannot look at an object's type.
     auto acceptor = Acceptor::Start(
         *loop_, std::move(listeners_->client),
@@ -26,9 +23,8 @@ class AcceptorTest : public testing::Test {
         [turned_away = &turned_away_, loop = loop_.get()](UniqueFd) { ++*turned_away, loop->Stop(); });
     acceptor_ = std::move(*acceptor);
   }
-  void TearDown() override { std::filesystem::remove_all(dir_); }
 
-  std::string dir_;
+  const TemporaryFolder dir_;
   std::unique_ptr<EventLoop> loop_;
   std::optional<Listeners> listeners_;
   std::unique_ptr<Acceptor> acceptor_;
@@ -36,13 +32,13 @@ class AcceptorTest : public testing::Test {
 };
 
 TEST_F(AcceptorTest, Takes) {
-  const UniqueFd client = ConnectSeqpacket((dir_ + "/client.sock").c_str());
+  const UniqueFd client = ConnectSeqpacket((dir_.path() + "/client.sock").c_str());
   ASSERT_TRUE(loop_->Run());
   EXPECT_EQ(taken_, 1);
 }
 
 TEST_F(AcceptorTest, WithoutADescriptorLeftNobodyWaitsForEver) {
-  const UniqueFd client = ConnectSeqpacket((dir_ + "/client.sock").c_str());
+  const UniqueFd client = ConnectSeqpacket((dir_.path() + "/client.sock").c_str());
   rlimit before;
   getrlimit(RLIMIT_NOFILE, &before);
   rlimit full = before;

@@ -10,7 +10,7 @@
 namespace tessera::server {
 namespace {
 
-constexpr uid_t kUser = 1000, kOther = 1001;
+constexpr uid_t kUser = 1000, kOtherUser = 1001;
 constexpr wire::ExportKey kKey{{1, 2, 3}};
 
 std::vector<UniqueFd> Files(std::size_t count) {
@@ -60,7 +60,7 @@ TEST_F(ExportsTest, MemoryIsThereWhenAllItsPartsHaveCome) {
 
 TEST_F(ExportsTest, ItIsForProgramsOfItsUserOnly) {
   ASSERT_EQ(Add(Part(1), 1), 0);
-  EXPECT_EQ(Find(kOther), EACCES);
+  EXPECT_EQ(Find(kOtherUser), EACCES);
   EXPECT_EQ(Find(0), EACCES);
 }
 
@@ -114,8 +114,8 @@ TEST_F(ExportsTest, ThereAreSoManyDescriptorsAndHalfOfThemForAUser) {
   EXPECT_EQ(Add(Part(3, 0, {{3}}), 3), ENOSPC);
   EXPECT_EQ(Add(Part(2, 0, {{3}}), 2), 0);
   EXPECT_EQ(Add(Part(1, 0, {{4}}), 1), ENOSPC);
-  for (std::uint8_t n = 5; n < 8; ++n) ASSERT_EQ(Add(Part(16, 0, {{n}}), 16, n, kOther), 0);
-  ASSERT_EQ(Add(Part(2, 0, {{8}}), 2, 8, kOther), 0);
+  for (std::uint8_t n = 5; n < 8; ++n) ASSERT_EQ(Add(Part(16, 0, {{n}}), 16, n, kOtherUser), 0);
+  ASSERT_EQ(Add(Part(2, 0, {{8}}), 2, 8, kOtherUser), 0);
   EXPECT_EQ(Add(Part(1, 0, {{9}}), 1, 9, 1002), ENOSPC);
   EXPECT_EQ(exports.Descriptors(), 100u);
   exports.RemoveAllOf(2);

@@ -54,6 +54,7 @@ class Ledger {
   std::uint64_t Capacity() const { return capacity_; }
   std::uint64_t CapacityWithSwap() const { return capacity_ + swap_of_all_; }
   std::uint64_t Reserve() const { return reserve_; }
+  std::uint64_t PlaceForAll() const;  // for all that vGPUs were promised or hold, host memory included
   std::uint64_t Promised() const { return promised_; }  // sum of the requests
   std::uint64_t Held() const { return held_; }
   // What the GPU has beside that which each vGPU holds, was promised or is limited to, whichever is most. May be less
@@ -72,7 +73,6 @@ class Ledger {
   void SetHeld(Account& account, std::uint64_t held);
   std::uint64_t OnGpu(const Account& account) const;
   std::uint64_t PlaceFor(const Account& account) const;
-  std::uint64_t PlaceForAll() const;
 
   const std::uint32_t gpu_;
   const std::uint64_t capacity_;

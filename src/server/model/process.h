@@ -13,6 +13,7 @@
 #include "server/model/memory_use.h"
 #include "server/model/residence.h"
 #include "server/model/shared_page.h"
+#include "server/model/suspension_state.h"
 #include "server/record/wait_time.h"
 
 namespace tessera::server {
@@ -67,16 +68,20 @@ struct Process {
   bool FrozenByOperator() const;
   // The reasons that it must be frozen for now, those of policy apart: SteeringServer decides those.
   FreezeReason WantedFreezes() const {
+    if (suspension.Holds()) return FreezeReason::kNone;
     return If(FrozenByOperator(), FreezeReason::kOperator) | If(freeze.overdrawn, FreezeReason::kMemory) |
            If(freeze.by_residency >= MemoryHold::kAlone || freeze.by_peers, FreezeReason::kMove);
   }
   // Whether its gate stays closed whatever the policy decides.
-  bool MustStand() const { return Any(WantedFreezes()) || freeze.by_residency != MemoryHold::kNone; }
+  bool MustStand() const {
+    return suspension.Holds() || Any(WantedFreezes()) || freeze.by_residency != MemoryHold::kNone;
+  }
 
   const pid_t pid;
   ProcessIdentity who;
   struct VGpu* vgpu = nullptr;  // null before it joined
   FreezeState freeze;
+  SuspensionState suspension;
   WorkState work;
   SharedPage page;
   GateRecord gate;             // belongs to the time server

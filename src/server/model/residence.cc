@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <utility>
 
 #include "sched/residency/bytes.h"
@@ -65,6 +66,7 @@ std::uint64_t Residence::Evicting() const {
 void Residence::Abandon() {
   if (moves.Doing() == sched::Moving::kIn) room = Less(room, moves.Ordered());
   moves.Abandon();
+  if (own_file.ordered) own_file.End(false, ECHILD);
   may_be_in_file = false;
 }
 
@@ -73,6 +75,7 @@ void Residence::ChangeLine() {
   const Moves found = moves.FindLost(**page);
   room = Less(room + found.in, found.out);
   stuck_until = 0;
+  no_host_memory = false;
 }
 
 // Memory that came in has its room since it was ordered.

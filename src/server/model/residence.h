@@ -17,6 +17,19 @@ struct MoverLine {
   std::uint64_t number = 0;  // the mover's name for the process; 0: it has no line
   UniqueFd end;              // the mover's end of the line, until there is a mover
   Nanos next_at = 0;         // before then the process gets no other line
+
+  // It had one to a mover that has ended, and has not got another.
+  bool Lost() const { return number == 0 && next_at != 0; }
+};
+
+// What is known of a suspended process's own file (wire::MoverType::kSave).
+struct OwnFile {
+  bool ordered = false;    // the mover is to write or to read it, and has not said that it is done
+  bool in = false;         // all that the process had in host memory is in the file
+  int error = 0;           // why the last such order failed, errno value; 0: it did not
+  std::uint64_t left = 0;  // bytes that the order has still to move, at most; 0: the mover has not said
+  // The order has ended.
+  void End(bool writes, int why) { *this = {.ordered = false, .in = why == 0 ? writes : in, .error = why}; }
 };
 
 // The daemon's record of where the memory of one process on one GPU lies, and of what is being done about that. Bytes.
@@ -52,12 +65,16 @@ struct Residence {
   bool stopped = false;                    // it does not run, because of its memory
   bool thawed = false;                     // though stopped it is not frozen
   bool alone = false;                      // though stopped, its program's work on other GPUs goes on
+  bool parked = false;                     // the program holds nothing of what is out, but the mover has it
   bool may_be_in_file = false;  // the mover was told that it stands still, and may bring to the file what it has out
   MoveAccount moves;
   MoverLine line;
-  Nanos stuck_until = 0;  // the mover could do no more of it
-  int settle_error = 0;   // why the mover could not settle it last, as it was logged; errno value
-  int evict_error = 0;    // why the last eviction brought out less than it should have, errno value; 0: it did not
+  OwnFile own_file;
+  Nanos stuck_until = 0;        // the mover could do no more of it
+  bool no_host_memory = false;  // its driver does not import this mover's: it runs with all of its memory on the GPU
+  int settle_error = 0;         // why the mover could not settle it last, as it was logged; errno value
+  int park_error = 0;   // why it could not let go of all that is out, errno value; 0: it could, or was not asked
+  int evict_error = 0;  // why the last eviction brought out less than it should have, errno value; 0: it did not
   sched::HostWork host_work;
   bool stranded_told = false;  // an event told that some of its memory is stranded
   WaitTime waited;             // it had work, or wanted memory, and was kept from it by where memory lies

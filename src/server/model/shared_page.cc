@@ -7,9 +7,8 @@
 #include <unistd.h>
 
 #include <climits>
+#include <cstring>
 #include <new>
-
-#include "wire/protocol.h"
 
 namespace tessera::server {
 
@@ -43,6 +42,14 @@ void SharedPage::Give(const GateSetting& setting, Bell bell) {
   page_->idle_grace_ns.store(setting.idle_grace, std::memory_order_relaxed);
   page_->epoch.store(++epoch_, std::memory_order_release);
   if (bell == Bell::kWake) Ring();
+}
+
+void SharedPage::SayGpu(const wire::Uuid& uuid) {
+  std::uint64_t words[2];
+  static_assert(sizeof words == sizeof uuid.bytes);
+  std::memcpy(words, uuid.bytes, sizeof words);
+  page_->gpu_uuid[0].store(words[0]);
+  page_->gpu_uuid[1].store(words[1]);
 }
 
 void SharedPage::GivePlace(wire::SmPlace place, bool burst) {

@@ -6,6 +6,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "wire/page.h"
+#include "wire/protocol.h"
 
 namespace tessera::server {
 
@@ -37,6 +38,9 @@ class SharedPage {
   // The vGPU was removed by force: the program gets errors. Its gate is closed next, by an order.
   void SayRemoved() { page_->removed.store(1, std::memory_order_relaxed); }
 
+  // The work of the device runs on this GPU from now on.
+  void SayGpu(const wire::Uuid& uuid);
+
   // The SMs that are the program's from now on, and whether its work may run in all (`burst`); it takes them when its
   // work allows that.
   void GivePlace(wire::SmPlace place, bool burst);
@@ -45,6 +49,11 @@ class SharedPage {
   wire::SmPlace TakenPlace() const { return wire::SmPlace::Of(page_->sm_taken.load(std::memory_order_acquire)); }
   wire::SmPlace WantedPlace() const { return burst_ && !KeepsSms() ? wire::kAllSms : place_; }
   bool KeepsSms() const { return page_->sm_pins.load(std::memory_order_relaxed) != 0; }
+
+  // The driver is about to save the program, and so on (wire::Page::away). The program is told at once.
+  void SayAway(std::uint32_t word) {
+    if (page_->away.exchange(word) != word) Ring();
+  }
 
   // Wakes who waits for something else in the page.
   void Ring();

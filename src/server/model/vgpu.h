@@ -80,6 +80,7 @@ struct VGpu {
   std::uint64_t freezes = 0;     // of the whole vGPU, by an operator
   std::uint64_t gpu_faults = 0;  // that its GPU told of while it had programs there
   TracedMemory traced;
+  std::string migrate_error;                           // why its last migration failed; empty: it did not
   sched::GangTurn gang_turn = sched::GangTurn::kOpen;  // set by the gang server
   OwnerWatch owner;
 

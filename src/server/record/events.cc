@@ -60,6 +60,8 @@ const char* NameOf(EventType type) {
       return "vgpu.changed";
     case EventType::kVGpuRemoved:
       return "vgpu.removed";
+    case EventType::kVGpuMigrated:
+      return "vgpu.migrated";
     case EventType::kVGpuFrozen:
       return "vgpu.frozen";
     case EventType::kVGpuThawed:
@@ -74,6 +76,12 @@ const char* NameOf(EventType type) {
       return "process.frozen";
     case EventType::kProcessThawed:
       return "process.thawed";
+    case EventType::kProcessSuspended:
+      return "process.suspended";
+    case EventType::kProcessResumed:
+      return "process.resumed";
+    case EventType::kProcessLost:
+      return "process.lost";
     case EventType::kProcessUnmanaged:
       return "process.unmanaged";
     case EventType::kMemoryRefused:
@@ -102,6 +110,10 @@ const char* NameOf(EventType type) {
       return "gpu.ecc";
     case EventType::kGpuFailed:
       return "gpu.failed";
+    case EventType::kGpuDraining:
+      return "gpu.draining";
+    case EventType::kGpuUndrained:
+      return "gpu.undrained";
     case EventType::kWarning:
       return "daemon.warning";
     case EventType::kError:

@@ -18,13 +18,17 @@ enum class EventType {
   kVGpuCreated,
   kVGpuChanged,
   kVGpuRemoved,
-  kVGpuFrozen,  // by an operator, as all that is frozen, thawed or evicted here
+  kVGpuMigrated,  // it is on another GPU, or could not be moved there
+  kVGpuFrozen,    // by an operator, as all that is frozen, thawed or evicted here
   kVGpuThawed,
   kProcessStarted,  // it uses a GPU from now on
   kProcessEnded,
   kProcessAdopted,
   kProcessFrozen,
   kProcessThawed,
+  kProcessSuspended,  // nothing of it is on a GPU
+  kProcessResumed,    // it is back
+  kProcessLost,       // the driver could not restore it
   kProcessUnmanaged,  // it uses a GPU, and nobody started it through Tessera
   kMemoryRefused,     // a program asked for more than it may have
   kMemoryEvicted,     // it is being brought out
@@ -39,6 +43,8 @@ enum class EventType {
   kGpuXid,            // its driver reported an error of a GPU
   kGpuEcc,            // its memory had an error that could not be corrected
   kGpuFailed,         // it is gone until it is reset; also told of each vGPU on it
+  kGpuDraining,       // it takes no newcomers, and what can move goes to others
+  kGpuUndrained,      // it takes newcomers again
   kWarning,           // a line of the log
   kError,
 };

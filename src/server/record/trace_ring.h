@@ -25,6 +25,8 @@ enum class TraceKind : std::uint32_t {
   kMovedOut = 5,  // of a process to host memory. value: bytes; took: from the order to the end
   kMovedIn = 6,
   kMemory = 7,  // of a vGPU, from now on. value: bytes on the GPU; other: bytes in host memory
+  // Of a process, from now on. value: SuspensionPhase; old_value: the one before, for `took`, with `other` bytes
+  kSuspension = 8,
 };
 
 // 64 bytes, as the ring's file has it. Fields that do not apply are 0.

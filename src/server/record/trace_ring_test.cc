@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "base/testing/temporary_folder.h"
 #include "server/record/trace.h"
 
 namespace tessera::server {
@@ -17,13 +17,7 @@ namespace {
 
 class TraceRingTest : public testing::Test {
  protected:
-  TraceRingTest() {
-    char path[] = "/tmp/tessera-trace-XXXXXX";
-    dir_ = mkdtemp(path);
-  }
-  ~TraceRingTest() override { std::filesystem::remove_all(dir_); }
-
-  std::string dir_;
+  const TemporaryFolder dir_;
 };
 
 TEST_F(TraceRingTest, KeepsTheLastOnes) {
@@ -61,7 +55,7 @@ TEST_F(TraceRingTest, KnowsNames) {
 }
 
 TEST_F(TraceRingTest, AFileOutlivesItsDaemon) {
-  const std::string path = dir_ + "/trace.ring";
+  const std::string path = dir_.path() + "/trace.ring";
   {
     auto ring = TraceRing::Make(path);
     ASSERT_TRUE(ring);
@@ -79,31 +73,31 @@ TEST_F(TraceRingTest, AFileOutlivesItsDaemon) {
 }
 
 TEST_F(TraceRingTest, WhatIsNoTraceIsRefused) {
-  const std::string path = dir_ + "/trace.ring";
+  const std::string path = dir_.path() + "/trace.ring";
   EXPECT_EQ(TraceRing::Load(path).error().code, ENOENT);
   std::ofstream(path) << "no trace";
   EXPECT_EQ(TraceRing::Load(path).error().code, EBADMSG);
   ASSERT_EQ(truncate(path.c_str(), 8 << 20), 0);
   EXPECT_EQ(TraceRing::Load(path).error().code, EBADMSG);
-  EXPECT_FALSE(TraceRing::Make(dir_ + "/none/trace.ring"));
+  EXPECT_FALSE(TraceRing::Make(dir_.path() + "/none/trace.ring"));
 }
 
 TEST_F(TraceRingTest, WhoDidNotEndInOrderIsFoundByTheNextDaemon) {
-  trace::Begin(dir_);
+  trace::Begin(dir_.path());
   trace::Note({.at = 5, .kind = TraceKind::kSlice});
-  trace::Begin(dir_);  // as if the first one had been killed
+  trace::Begin(dir_.path());  // as if the first one had been killed
   EXPECT_EQ(trace::Copy(0).records.size(), 0u);
-  auto last = TraceRing::Load(dir_ + trace::kLastFile);
+  auto last = TraceRing::Load(dir_.path() + trace::kLastFile);
   ASSERT_TRUE(last);
   EXPECT_EQ(last->records.size(), 1u);
   trace::Note({.at = 6, .kind = TraceKind::kSlice});
   trace::Note({.at = 7, .kind = TraceKind::kSlice});
-  ASSERT_TRUE(trace::SaveLast(dir_, trace::Bytes()));
-  last = TraceRing::Load(dir_ + trace::kLastFile);
+  ASSERT_TRUE(trace::SaveLast(dir_.path(), trace::Bytes()));
+  last = TraceRing::Load(dir_.path() + trace::kLastFile);
   ASSERT_TRUE(last);
   EXPECT_EQ(last->records.size(), 2u);
   trace::End();
-  EXPECT_FALSE(std::filesystem::exists(dir_ + trace::kFile));
+  EXPECT_FALSE(std::filesystem::exists(dir_.path() + trace::kFile));
   EXPECT_EQ(trace::Bytes(), "");
   trace::Note({.at = 8, .kind = TraceKind::kSlice});  // nothing, and no crash
 }

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -15,6 +14,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/testing/temporary_folder.h"
 #include "base/testing/wait_until.h"
 
 namespace tessera::server {
@@ -260,9 +260,8 @@ TEST_F(ClientFilesTest, AClientWithManyDescriptorsIsNotSearchedForLong) {
 
 // In a mount namespace of its own a program may have anything at the device's path, and to close that may block.
 TEST_F(ClientFilesTest, WhatIsNoDeviceIsNotHeld) {
-  char folder[] = "/tmp/tessera-files-XXXXXX";
-  ASSERT_NE(mkdtemp(folder), nullptr);
-  const std::string path = std::string(folder) + "/device";
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/device";
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   Make(path);
   {
@@ -270,7 +269,6 @@ TEST_F(ClientFilesTest, WhatIsNoDeviceIsNotHeld) {
     Hold(client.Pid());
     EXPECT_EQ(Held(), 0u);
   }
-  std::filesystem::remove_all(folder);
 }
 
 TEST_F(ClientFilesTest, WhatIsHeldEndsWithTheObject) {

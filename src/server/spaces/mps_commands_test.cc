@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "base/install/own_program.h"
+#include "base/testing/temporary_folder.h"
 #include "base/testing/wait_until.h"
 
 namespace tessera::server {
@@ -20,12 +21,9 @@ namespace {
 class MpsCommandsTest : public testing::Test {
  protected:
   void SetUp() override {
-    char path[] = "/tmp/tessera-mps-XXXXXX";
-    ASSERT_NE(mkdtemp(path), nullptr);
-    folder_ = path;
-    const std::string name = std::filesystem::path(folder_).filename().string();
+    const std::string name = std::filesystem::path(folder_.path()).filename().string();
     setenv("TESSERA_SOFT_NAME", name.c_str(), 1);
-    place_ = {.program = TESSERA_SOFT_MPS_CONTROL, .pipes = folder_ + "/pipe", .logs = folder_ + "/log"};
+    place_ = {.program = TESSERA_SOFT_MPS_CONTROL, .pipes = folder_.path() + "/pipe", .logs = folder_.path() + "/log"};
   }
   void TearDown() override {
     if (daemon_ > 0) {
@@ -33,13 +31,12 @@ class MpsCommandsTest : public testing::Test {
       waitpid(daemon_, nullptr, 0);
     }
     unsetenv("TESSERA_SOFT_NAME");
-    std::filesystem::remove_all(folder_);
   }
 
   // The control program is a script from now on.
   void Say(const std::string& script) {
-    place_.program = folder_ + "/program";
-    std::ofstream(place_.program) << "#!/bin/sh\ncd " << folder_ << "\n" << script << "\n";
+    place_.program = folder_.path() + "/program";
+    std::ofstream(place_.program) << "#!/bin/sh\ncd " << folder_.path() << "\n" << script << "\n";
     std::filesystem::permissions(place_.program, std::filesystem::perms::owner_all);
   }
   void StartDaemon() {
@@ -50,7 +47,7 @@ class MpsCommandsTest : public testing::Test {
   }
   MpsCommands Commands() const { return MpsCommands(place_); }
 
-  std::string folder_;
+  const TemporaryFolder folder_;
   MpsPlace place_;
   pid_t daemon_ = 0;
 };
@@ -93,7 +90,7 @@ TEST_F(MpsCommandsTest, AProgramThatDoesNotEndIsKilled) {
   ASSERT_FALSE(servers);
   EXPECT_EQ(servers.error().code, ESRCH);
   pid_t pid = 0;
-  std::ifstream(folder_ + "/pid") >> pid;
+  std::ifstream(folder_.path() + "/pid") >> pid;
   EXPECT_EQ(kill(pid, 0), -1);
 }
 

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/testing/temporary_folder.h"
 #include "base/testing/wait_until.h"
 
 namespace tessera::server {
@@ -19,11 +20,8 @@ namespace {
 class MpsDaemonTest : public testing::Test {
  protected:
   void SetUp() override {
-    char path[] = "/tmp/tessera-mps-XXXXXX";
-    ASSERT_NE(mkdtemp(path), nullptr);
-    folder_ = path;
-    setenv("TESSERA_SOFT_NAME", std::filesystem::path(folder_).filename().c_str(), 1);
-    place_ = {.program = TESSERA_SOFT_MPS_CONTROL, .pipes = folder_ + "/pipe", .logs = folder_ + "/log"};
+    setenv("TESSERA_SOFT_NAME", std::filesystem::path(folder_.path()).filename().c_str(), 1);
+    place_ = {.program = TESSERA_SOFT_MPS_CONTROL, .pipes = folder_.path() + "/pipe", .logs = folder_.path() + "/log"};
     auto loop = EventLoop::Create();
     ASSERT_TRUE(loop);
     loop_ = std::move(*loop);
@@ -35,13 +33,12 @@ class MpsDaemonTest : public testing::Test {
     thread_.join();
     daemon_.reset();
     unsetenv("TESSERA_SOFT_NAME");
-    std::filesystem::remove_all(folder_);
   }
 
   Result<void> Open() {
     return *loop_->Call([this] {
       daemon_ = std::make_unique<MpsDaemon>(
-          *loop_, place_, folder_ + "/record",
+          *loop_, place_, folder_.path() + "/record",
           MpsDaemon::Host{.ended = [this] { ++ends_; }, .closed = [this] { closed_ = true; }});
       return daemon_->Open();
     });
@@ -64,9 +61,9 @@ class MpsDaemonTest : public testing::Test {
     return *loop_->Call([this] { return daemon_->Pid(); });
   }
   bool Answers() const { return MpsCommands(place_).Servers().has_value(); }
-  bool Recorded() const { return std::filesystem::exists(folder_ + "/record"); }
+  bool Recorded() const { return std::filesystem::exists(folder_.path() + "/record"); }
 
-  std::string folder_;
+  const TemporaryFolder folder_;
   MpsPlace place_;
   std::unique_ptr<EventLoop> loop_;
   std::thread thread_;
@@ -100,7 +97,7 @@ TEST_F(MpsDaemonTest, TheNextOneTakesItOver) {
 }
 
 TEST_F(MpsDaemonTest, ARecordOfAnotherProcessNamesNone) {
-  std::ofstream(folder_ + "/record") << getpid() << " 1\n";
+  std::ofstream(folder_.path() + "/record") << getpid() << " 1\n";
   ASSERT_TRUE(Open());
   EXPECT_NE(Pid(), getpid());
   WaitUntil([this] { return Answers(); });
@@ -127,7 +124,7 @@ TEST_F(MpsDaemonTest, WithoutTheProgramItSaysWhatIsMissing) {
 
 // The space is kept where it has vGPUs already.
 TEST_F(MpsDaemonTest, WhatCannotStartIsTriedAgain) {
-  const std::string program = std::exchange(place_.program, folder_ + "/later");
+  const std::string program = std::exchange(place_.program, folder_.path() + "/later");
   ASSERT_FALSE(Open());
   std::filesystem::create_symlink(program, place_.program);
   WaitUntil([this] { return Pid() != 0; });
@@ -135,7 +132,7 @@ TEST_F(MpsDaemonTest, WhatCannotStartIsTriedAgain) {
 }
 
 TEST_F(MpsDaemonTest, WithoutAPlaceNothingIsStarted) {
-  place_.pipes = folder_ + "/missing/pipe";
+  place_.pipes = folder_.path() + "/missing/pipe";
   const auto opened = Open();
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code, ENOENT);

@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "server/loop/event_loop.h"
-#include "server/model/state_file.h"
 #include "server/spaces/space.h"
+#include "server/state/state_file.h"
 
 namespace tessera::server {
 

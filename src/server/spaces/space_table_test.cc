@@ -12,14 +12,14 @@
 namespace tessera::server {
 namespace {
 
-using State = Space::State;
+using SpaceState = Space::State;
 using testing::HasSubstr;
 
 class SpaceTableTest : public FakeMpsTest {
  protected:
   void SetUp() override {
     FakeMpsTest::SetUp();
-    setup_ = {.folder = folder_ + "/mps", .program = Program(), .why_none = "", .linger = 0};
+    setup_ = {.folder = folder_.path() + "/mps", .program = Program(), .why_none = "", .linger = 0};
     Restart();
   }
   void TearDown() override {
@@ -63,17 +63,17 @@ class SpaceTableTest : public FakeMpsTest {
     for (const Space* space : table_->All()) names.push_back(space->Who().name);
     return names;
   }
-  State Present(const std::string& name) {
+  SpaceState Present(const std::string& name) {
     return On([&] {
       const Space* space = table_->Find(name);
-      return space ? space->Present() : State::kClosing;
+      return space ? space->Present() : SpaceState::kClosing;
     });
   }
   pid_t Daemon(const std::string& name) {
     return On([&] { return table_->Find(name)->ControlDaemon(); });
   }
   void BecomesReady(const std::string& name) {
-    WaitUntil([&] { return Present(name) == State::kReady; });
+    WaitUntil([&] { return Present(name) == SpaceState::kReady; });
   }
   Error Refused(const std::string& name, uid_t uid = getuid(), std::uint32_t gpu = 0) {
     const auto entered = Enter(name, uid, gpu);
@@ -100,7 +100,7 @@ TEST_F(SpaceTableTest, TheFirstMakesItAndTheLastEndsIt) {
   ASSERT_EQ(stat((setup_.folder + "/a").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0711u) << "users pass through, and see no names";
   Leave("a");
-  EXPECT_EQ(Present("a"), State::kReady);
+  EXPECT_EQ(Present("a"), SpaceState::kReady);
   Leave("a");
   WaitUntil([this] { return On([this] { return table_->Find("a") == nullptr; }); });
   EXPECT_FALSE(HasFolder("a"));
@@ -115,7 +115,7 @@ TEST_F(SpaceTableTest, ItLingersForTheNextOne) {
   BecomesReady("a");
   const pid_t daemon = Daemon("a");
   Leave("a");
-  EXPECT_EQ(Present("a"), State::kReady);
+  EXPECT_EQ(Present("a"), SpaceState::kReady);
   EXPECT_EQ(*Enter("a"), *number);
   EXPECT_EQ(Daemon("a"), daemon);
 }
@@ -132,7 +132,7 @@ TEST_F(SpaceTableTest, WhoComesBackInTimeKeepsIt) {
   (void)Enter("b");
   Leave("b");
   WaitUntil([this] { return On([this] { return table_->Find("b") == nullptr; }); });  // its linger is over, and a's
-  EXPECT_EQ(Present("a"), State::kReady);
+  EXPECT_EQ(Present("a"), SpaceState::kReady);
 }
 
 // The vGPU knows the space by the number that it got.
@@ -141,7 +141,7 @@ TEST_F(SpaceTableTest, WhoEntersWhileItClosesGetsItAgain) {
   BecomesReady("a");
   const pid_t first = Daemon("a");
   Leave("a");
-  WaitUntil([this] { return Present("a") == State::kClosing; });
+  WaitUntil([this] { return Present("a") == SpaceState::kClosing; });
   // It closes, or has closed already.
   const auto again = Enter("a");
   ASSERT_TRUE(again);
@@ -173,10 +173,10 @@ TEST_F(SpaceTableTest, ASpaceThatCannotBeMadeAgainIsThereAndNotReady) {
     (void)table_->Enter("a", getuid(), 0, "GPU-0");
     table_->Find("a")->Close();
     (void)table_->Enter("a", getuid(), 0, "GPU-0");
-    std::filesystem::rename(setup_.folder, folder_ + "/moved");
+    std::filesystem::rename(setup_.folder, folder_.path() + "/moved");
     std::ofstream(setup_.folder) << "no directory";
   });
-  WaitUntil([this] { return Present("a") == State::kStarting; });
+  WaitUntil([this] { return Present("a") == SpaceState::kStarting; });
   On([this] { EXPECT_EQ(table_->Find("a")->VGpus(), 2); });
 }
 
@@ -185,14 +185,14 @@ TEST_F(SpaceTableTest, AnAnswerThatDoesNotComeDoesNotHoldUpTheLoop) {
   (void)Enter("a");
   BecomesReady("a");
   Write("said", "");
-  ASSERT_EQ(mkfifo((folder_ + "/held").c_str(), 0600), 0);
-  UniqueFd writer(open((folder_ + "/held").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_EQ(mkfifo((folder_.path() + "/held").c_str(), 0600), 0);
+  UniqueFd writer(open((folder_.path() + "/held").c_str(), O_RDWR | O_CLOEXEC));
   On([this] { table_->Tick(); });
   WaitUntil([this] { return Said("get_server_list"); });
   Leave("a");
   WaitUntil([this] { return !std::filesystem::exists(setup_.folder + "/a/daemon"); });
   On([] {});  // the control daemon has ended, and the space may go next
-  EXPECT_EQ(Present("a"), State::kClosing);
+  EXPECT_EQ(Present("a"), SpaceState::kClosing);
   EXPECT_FALSE(None());
   Erase("held");
   writer.Reset();
@@ -224,10 +224,10 @@ TEST_F(SpaceTableTest, NamesAndPathsHaveBounds) {
   for (const std::string name : {"", "..", "a/b", "a b"}) EXPECT_EQ(Refused(name).code, EINVAL) << name;
   EXPECT_EQ(Refused(std::string(SpaceTable::kLongestName + 1, 'n')).code, EINVAL);
   EXPECT_TRUE(Enter(std::string(SpaceTable::kLongestName, 'n')));
-  setup_.folder = folder_ + "/" + std::string(80, 'f');
+  setup_.folder = folder_.path() + "/" + std::string(80, 'f');
   Restart();
   EXPECT_EQ(Refused("a").code, ENAMETOOLONG);
-  setup_.folder = folder_ + "/mps";
+  setup_.folder = folder_.path() + "/mps";
   Restart();
 }
 
@@ -258,7 +258,7 @@ TEST_F(SpaceTableTest, AKeptOneEndsWhenItIsRemoved) {
   (void)Enter("b");
   Leave("b");
   WaitUntil([this] { return On([this] { return table_->Find("b") == nullptr; }); });
-  EXPECT_EQ(Present("a"), State::kReady);
+  EXPECT_EQ(Present("a"), SpaceState::kReady);
   EXPECT_TRUE(Remove("a"));
   WaitUntil([this] { return None(); });
   EXPECT_EQ(Remove("a").error().code, ENOENT);
@@ -268,7 +268,7 @@ TEST_F(SpaceTableTest, ARemovedOneEndsWithItsLastVgpu) {
   EXPECT_TRUE(Create("a"));
   (void)Enter("a");
   EXPECT_TRUE(Remove("a"));
-  EXPECT_NE(Present("a"), State::kClosing);
+  EXPECT_NE(Present("a"), SpaceState::kClosing);
   Leave("a");
   WaitUntil([this] { return None(); });
 }
@@ -295,7 +295,7 @@ TEST_F(SpaceTableTest, WhatAnEarlierDaemonLeftIsEnded) {
   WaitUntil([this] { return On([this] { return table_->Find("a") == nullptr; }); });
   EXPECT_EQ(kill(daemon, 0), -1);
   EXPECT_FALSE(HasFolder("a"));
-  EXPECT_NE(Present("b"), State::kClosing);
+  EXPECT_NE(Present("b"), SpaceState::kClosing);
 }
 
 // Nobody knows on which GPU the space was that an earlier daemon left.

@@ -13,16 +13,19 @@
 namespace tessera::server {
 namespace {
 
-using State = Space::State;
+using SpaceState = Space::State;
 using testing::HasSubstr;
 
 class SpaceTest : public FakeMpsTest {
  protected:
   void SetUp() override {
     FakeMpsTest::SetUp();
-    std::filesystem::create_directory(folder_ + "/a");
-    place_ = {
-        .program = Program(), .pipes = folder_ + "/a/pipe", .logs = folder_ + "/a/log", .user = {}, .gpu = "GPU-0"};
+    std::filesystem::create_directory(folder_.path() + "/a");
+    place_ = {.program = Program(),
+              .pipes = folder_.path() + "/a/pipe",
+              .logs = folder_.path() + "/a/log",
+              .user = {},
+              .gpu = "GPU-0"};
   }
   void TearDown() override {
     if (space_) Close();
@@ -33,7 +36,7 @@ class SpaceTest : public FakeMpsTest {
   Result<void> Open(Nanos until_started = Space::kUntilStarted) {
     return On([&, this] {
       space_ = std::make_unique<Space>(*loop_, Space::Identity{.name = "a", .number = 1, .gpu = 0, .uid = 1234}, place_,
-                                       folder_ + "/a/daemon",
+                                       folder_.path() + "/a/daemon",
                                        Space::Host{.changed = [this](const Space& space) { Changed(space); },
                                                    .closed = [this](const Space&) { closed_ = true; }},
                                        until_started);
@@ -42,7 +45,7 @@ class SpaceTest : public FakeMpsTest {
   }
   void Changed(const Space& space) {
     ++changes_;
-    if (space.Present() != State::kFault) return;
+    if (space.Present() != SpaceState::kFault) return;
     EXPECT_THAT(space.Error(), HasSubstr("fault"));
     ++faults_;
   }
@@ -66,7 +69,7 @@ class SpaceTest : public FakeMpsTest {
     Write("clients", std::to_string(client) + "\n");
     Write("refusal", "Invalid process\n");
   }
-  State Present() {
+  SpaceState Present() {
     return On([this] { return space_->Present(); });
   }
   pid_t Server() {
@@ -75,7 +78,7 @@ class SpaceTest : public FakeMpsTest {
   std::string ErrorOf() {
     return On([this] { return space_->Error(); });
   }
-  void Becomes(State state) {
+  void Becomes(SpaceState state) {
     WaitUntil([&] { return Present() == state; });
   }
 
@@ -88,12 +91,12 @@ class SpaceTest : public FakeMpsTest {
 TEST_F(SpaceTest, ItIsReadyOnceAServerHasStarted) {
   Erase("next");
   ASSERT_TRUE(Open());
-  EXPECT_EQ(Present(), State::kStarting);
+  EXPECT_EQ(Present(), SpaceState::kStarting);
   EXPECT_EQ(Server(), 0);
   WaitUntil([this] { return Said("start_server"); });
-  EXPECT_EQ(Present(), State::kStarting);
+  EXPECT_EQ(Present(), SpaceState::kStarting);
   Write("next", "4711\n");
-  Becomes(State::kReady);
+  Becomes(SpaceState::kReady);
   EXPECT_EQ(Server(), 4711);
   EXPECT_EQ(ErrorOf(), "");
   EXPECT_TRUE(Said("start_server -uid 1234"));
@@ -103,14 +106,14 @@ TEST_F(SpaceTest, ItIsReadyOnceAServerHasStarted) {
 TEST_F(SpaceTest, AServerThatIsThereIsTaken) {
   Write("servers", "815\n");
   ASSERT_TRUE(Open());
-  Becomes(State::kReady);
+  Becomes(SpaceState::kReady);
   EXPECT_EQ(Server(), 815);
   EXPECT_FALSE(Said("start_server"));
 }
 
 TEST_F(SpaceTest, AnotherServerIsSeenByALook) {
   ASSERT_TRUE(Open());
-  Becomes(State::kReady);
+  Becomes(SpaceState::kReady);
   const int before = changes_;
   Look();
   Write("servers", "815\n");
@@ -122,12 +125,12 @@ TEST_F(SpaceTest, AnotherServerIsSeenByALook) {
 // As most do, at their next call.
 TEST_F(SpaceTest, AFaultPassesWhenTheClientsHaveEnded) {
   ASSERT_TRUE(Open());
-  Becomes(State::kReady);
+  Becomes(SpaceState::kReady);
   const std::uint64_t before = events::Last();
   Write("then", "ACTIVE\n");
   Write("status", "FAULT\n");
   Look();
-  WaitUntil([this] { return faults_ == 1 && Present() == State::kReady; });
+  WaitUntil([this] { return faults_ == 1 && Present() == SpaceState::kReady; });
   EXPECT_EQ(Server(), 4711);
   EXPECT_FALSE(Said("shutdown_server"));
   EXPECT_EQ(ErrorOf(), "");
@@ -142,21 +145,21 @@ TEST_F(SpaceTest, AFaultPassesWhenTheClientsHaveEnded) {
 
 TEST_F(SpaceTest, AServerWhoseClientsStayAfterAFaultIsEnded) {
   ASSERT_TRUE(Open());
-  Becomes(State::kReady);
+  Becomes(SpaceState::kReady);
   Write("next", "815\n");
   Write("status", "FAULT\n");
   Look();
   WaitUntil([this] { return Said("shutdown_server 4711 -f"); });
-  Becomes(State::kReady);
+  Becomes(SpaceState::kReady);
   EXPECT_EQ(Server(), 815);
 }
 
 TEST_F(SpaceTest, AfterAFaultItIsReadyWhenAServerIsThereAgain) {
   ASSERT_TRUE(Open());
-  Becomes(State::kReady);
+  Becomes(SpaceState::kReady);
   Write("status", "FAULT\n");
   Look();
-  Becomes(State::kFault);
+  Becomes(SpaceState::kFault);
   const std::uint64_t before = events::Last();
   const auto told = [before] {
     const auto events = events::After(before, 100).events;
@@ -166,30 +169,30 @@ TEST_F(SpaceTest, AfterAFaultItIsReadyWhenAServerIsThereAgain) {
   Write("servers", "");
   Erase("a/pipe/up");
   kill(On([this] { return space_->ControlDaemon(); }), SIGKILL);
-  Becomes(State::kStarting);
+  Becomes(SpaceState::kStarting);
   EXPECT_EQ(told(), 0);
   Write("next", "815\n");
   Write("status", "ACTIVE\n");
-  Becomes(State::kReady);
+  Becomes(SpaceState::kReady);
   EXPECT_EQ(told(), 1);
 }
 
 TEST_F(SpaceTest, ClientsAreTerminated) {
   ASSERT_TRUE(Open());
-  Becomes(State::kReady);
+  Becomes(SpaceState::kReady);
   On([this] {
     space_->Terminate(getpid());
     space_->Terminate(getppid());  // while the first look is under way
   });
   WaitUntil([this] { return Said("terminate_client 4711 " + std::to_string(getppid())); });
   EXPECT_TRUE(Said("terminate_client 4711 " + std::to_string(getpid())));
-  EXPECT_EQ(Present(), State::kReady);
+  EXPECT_EQ(Present(), SpaceState::kReady);
 }
 
 // A refusal has the status of a success.
 TEST_F(SpaceTest, ARefusedTerminationIsTriedAgain) {
   ASSERT_TRUE(Open());
-  Becomes(State::kReady);
+  Becomes(SpaceState::kReady);
   Refuse(getpid());
   On([this] { space_->Terminate(getpid()); });
   WaitUntil([this] { return TimesSaid("terminate_client") >= 2; });
@@ -206,13 +209,13 @@ TEST_F(SpaceTest, ATerminationWaitsForAServer) {
   On([this] { space_->Terminate(getpid()); });
   WaitUntil([this] { return TimesSaid("start_server") >= 3; });
   Write("next", "4711\n");
-  Becomes(State::kReady);
+  Becomes(SpaceState::kReady);
   WaitUntil([this] { return Read("terminated") == std::to_string(getpid()) + "\n"; });
 }
 
 TEST_F(SpaceTest, ATerminationIsGivenUpAfterSomeTriesAndSaysSo) {
   ASSERT_TRUE(Open());
-  Becomes(State::kReady);
+  Becomes(SpaceState::kReady);
   Refuse(getpid());
   const std::uint64_t before = events::Last();
   On([this] { space_->Terminate(getpid()); });
@@ -225,12 +228,12 @@ TEST_F(SpaceTest, ATerminationIsGivenUpAfterSomeTriesAndSaysSo) {
   EXPECT_THAT(told(), testing::AllOf(HasSubstr("process " + std::to_string(getpid())), HasSubstr("Invalid process")));
   LookTwice();
   EXPECT_EQ(TimesSaid("terminate_client"), Space::kMostTries);
-  EXPECT_EQ(Present(), State::kReady);
+  EXPECT_EQ(Present(), SpaceState::kReady);
 }
 
 TEST_F(SpaceTest, AClientThatEndsNeedsNoTermination) {
   ASSERT_TRUE(Open());
-  Becomes(State::kReady);
+  Becomes(SpaceState::kReady);
   const pid_t client = fork();
   if (client == 0) {
     pause();
@@ -254,24 +257,24 @@ TEST_F(SpaceTest, AClientThatEndsNeedsNoTermination) {
 
 TEST_F(SpaceTest, AControlDaemonThatEndsIsReplaced) {
   ASSERT_TRUE(Open());
-  Becomes(State::kReady);
+  Becomes(SpaceState::kReady);
   const pid_t first = On([this] { return space_->ControlDaemon(); });
   Erase("a/pipe/up");  // as of one that has ended
   Write("servers", "");
   Write("next", "815\n");
   kill(first, SIGKILL);
-  WaitUntil([this] { return Present() == State::kReady && Server() == 815; });
+  WaitUntil([this] { return Present() == SpaceState::kReady && Server() == 815; });
   EXPECT_NE(On([this] { return space_->ControlDaemon(); }), first);
 }
 
 TEST_F(SpaceTest, ItTellsThatItsControlDaemonEnded) {
   ASSERT_TRUE(Open());
-  Becomes(State::kReady);
+  Becomes(SpaceState::kReady);
   Erase("next");
   Write("servers", "");
   Erase("a/pipe/up");
   kill(On([this] { return space_->ControlDaemon(); }), SIGKILL);
-  Becomes(State::kStarting);
+  Becomes(SpaceState::kStarting);
   EXPECT_EQ(ErrorOf(), "its MPS control daemon ended");
   EXPECT_EQ(Server(), 0);
 }
@@ -282,13 +285,13 @@ TEST_F(SpaceTest, CloseEndsItInAnyState) {
   WaitUntil([this] { return Said("start_server"); });
   const pid_t daemon = On([this] { return space_->ControlDaemon(); });
   Close();
-  EXPECT_EQ(Present(), State::kClosing);
+  EXPECT_EQ(Present(), SpaceState::kClosing);
   EXPECT_EQ(Server(), 0);
   EXPECT_EQ(kill(daemon, 0), -1);
   EXPECT_TRUE(Said("quit -t 0"));
   Write("next", "4711\n");
   Look();
-  EXPECT_EQ(Present(), State::kClosing) << "for good";
+  EXPECT_EQ(Present(), SpaceState::kClosing) << "for good";
   EXPECT_EQ(Read("starts"), place_.pipes + " GPU-0\n");
 }
 
@@ -315,10 +318,10 @@ TEST_F(SpaceTest, ItIsUsedByVgpusAndWhileItIsKept) {
 }
 
 TEST(SpaceStates, HaveNames) {
-  EXPECT_STREQ(NameOf(State::kStarting), "starting");
-  EXPECT_STREQ(NameOf(State::kReady), "ready");
-  EXPECT_STREQ(NameOf(State::kFault), "fault");
-  EXPECT_STREQ(NameOf(State::kClosing), "closing");
+  EXPECT_STREQ(NameOf(SpaceState::kStarting), "starting");
+  EXPECT_STREQ(NameOf(SpaceState::kReady), "ready");
+  EXPECT_STREQ(NameOf(SpaceState::kFault), "fault");
+  EXPECT_STREQ(NameOf(SpaceState::kClosing), "closing");
 }
 
 }  // namespace

@@ -79,6 +79,7 @@ class MoverProcess : public Mover {
         HandOver(0);
         return true;
       case wire::MoverType::kSlotTaken:
+        if (handed_over_) return false;  // the answer to kSlotFor
         HandOver(message.bytes);
         return true;
       default:
@@ -90,6 +91,7 @@ class MoverProcess : public Mover {
   void HandOver(std::uint64_t last) {
     const auto slot = slots_.After(last);
     if (slot && Send({.type = wire::MoverType::kSlot, .bytes = slot->number}, slot->memory)) return;
+    handed_over_ = true;
     on_message_(&ready_);
   }
 
@@ -100,6 +102,7 @@ class MoverProcess : public Mover {
   SwapHolderLink& holder_;
   PacketQueue queue_;
   wire::MoverMessage ready_;  // as it said it
+  bool handed_over_ = false;  // it has the slots of the movers before it
   std::function<void(const wire::MoverMessage*)> on_message_;
   EventLoop::Watch watch_;
   bool gone_ = false;

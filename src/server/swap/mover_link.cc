@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "server/record/log.h"
 
@@ -89,7 +90,15 @@ void MoverLink::OnMessage(const wire::MoverMessage* message, Nanos now) {
     case kEvicted:
     case kLoaded:
     case kSettled:
+    case kParked:
+    case kSaved:
+    case kUnsaved:
+    case kSaveLeft:
+    case kNoHostMemory:
       return host_.report(*message);
+    case kLent:
+    case kSlotTaken:
+      return TellEars(message);
     default:
       return;
   }
@@ -104,6 +113,7 @@ void MoverLink::OnGone() {
   pool_.machine.reset();
   pool_.pressure = 0;
   host_.gone();
+  TellEars(nullptr);
 }
 
 // First it hears what its pool is to hold: it has the slots of its predecessor, of which programs show theirs.
@@ -136,6 +146,10 @@ UniqueFd MoverLink::MakeLine(Process& process, Nanos now) {
 void MoverLink::Introduce(Process& process) {
   MoverLine& line = process.residence.line;
   if (!ready_ || !line.end) return;
+  if (const UniqueFd file = host_.file_of(process)) {
+    process.residence.own_file.in = true;
+    mover_->Send({.type = wire::MoverType::kFileOf, .program = line.number}, file.Get());
+  }
   mover_->Send({.type = wire::MoverType::kProgram,
                 .program = line.number,
                 .bytes = static_cast<std::uint64_t>(process.pid),
@@ -154,6 +168,27 @@ void MoverLink::Dismiss(const Process& process) {
 bool MoverLink::Order(const Process& process, wire::MoverType order, std::uint64_t bytes, std::uint64_t holes) {
   return ready_ &&
          mover_->Send({.type = order, .program = process.residence.line.number, .bytes = bytes, .other = holes});
+}
+
+bool MoverLink::Tell(const wire::MoverMessage& message, int fd) {
+  return mover_ && !gone_ && mover_->Send(message, fd);
+}
+
+std::uint64_t MoverLink::Listen(Ear ear) {
+  ears_.emplace(next_ear_, std::move(ear));
+  return next_ear_++;
+}
+
+// One may end, or another begin, by what it hears.
+void MoverLink::TellEars(const wire::MoverMessage* message) {
+  std::vector<std::uint64_t> numbers;
+  for (const auto& [number, ear] : ears_) numbers.push_back(number);
+  for (const std::uint64_t number : numbers) {
+    const auto found = ears_.find(number);
+    if (found == ears_.end()) continue;
+    const Ear ear = found->second;  // which may go while it is called
+    ear(message);
+  }
 }
 
 void MoverLink::OrderPool(const sched::ResidencyAction& action) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -22,9 +23,11 @@ class MoverLink {
  public:
   struct Host {
     std::function<Result<std::unique_ptr<Mover>>(std::function<void(const wire::MoverMessage*)>)> start;
+    // As ResidencyHost's.
+    std::function<UniqueFd(const Process&)> file_of = [](const Process&) { return UniqueFd(); };
     // It can move memory from now on: it has to be introduced to the programs. Or no longer: it has ended.
     std::function<void()> ready, gone;
-    // kMoved, kEvicted, kLoaded or kSettled.
+    // kMoved, kEvicted, kLoaded, kSettled, kParked, kSaved, kUnsaved, kSaveLeft or kNoHostMemory.
     std::function<void(const wire::MoverMessage&)> report;
     // Pool() says something else of the machine now.
     std::function<void()> machine;
@@ -63,8 +66,15 @@ class MoverLink {
   void Dismiss(const Process& process);
 
   // ---- orders ----
-  // False if there is no mover to hear it.
+  // kEvict, kLoad, kSettle or kPark. False if there is no mover to hear it.
   bool Order(const Process& process, wire::MoverType order, std::uint64_t bytes, std::uint64_t holes);
+  // Something that is about no line of this link. False if there is no mover to hear it.
+  bool Tell(const wire::MoverMessage& message, int fd = -1);
+  // `ear` is called with each kLent and kSlotTaken, and with nullptr when the mover has ended, until Unlisten; it may
+  // call that. The result is for Unlisten.
+  using Ear = std::function<void(const wire::MoverMessage*)>;
+  std::uint64_t Listen(Ear ear);
+  void Unlisten(std::uint64_t ear) { ears_.erase(ear); }
   // kGrowPool or kPreparePool.
   void OrderPool(const sched::ResidencyAction& action);
 
@@ -77,6 +87,7 @@ class MoverLink {
   void OnGone();
   void OnReady();
   void SendPool();
+  void TellEars(const wire::MoverMessage* message);
 
   const std::uint32_t gpu_;
   const Host host_;
@@ -89,6 +100,8 @@ class MoverLink {
   std::uint64_t next_number_ = 1;
   sched::PoolResidence pool_;
   File file_;
+  std::map<std::uint64_t, Ear> ears_;
+  std::uint64_t next_ear_ = 1;
 };
 
 }  // namespace tessera::server

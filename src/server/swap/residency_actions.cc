@@ -26,10 +26,11 @@ void ResidencyActions::Do(const sched::ResidencyAction& action, Process& process
     case kFreePeers:
       return FreePeers(process, now);
     case kMoveOut:
-      if (Order(process, Moving::kOut, action.bytes, now)) residence.push = residence.evict_error = 0;
+      if (Order(process, Moving::kOut, action.bytes, now, HowOut(process, action.bytes)))
+        residence.push = residence.evict_error = 0;
       return;
     case kSqueeze:
-      Order(process, Moving::kOut, action.bytes, now, /*holes=*/1);
+      Order(process, Moving::kOut, action.bytes, now, wire::kEvictHoles);
       return;
     case kMoveIn:
       AddRoom(process, action.bytes);
@@ -37,6 +38,9 @@ void ResidencyActions::Do(const sched::ResidencyAction& action, Process& process
       return;
     case kSettle:
       Order(process, Moving::kSettling, 0, now);
+      return;
+    case kPark:
+      Order(process, Moving::kParking, 0, now);
       return;
     case kRest:
       Order(process, Moving::kOut, 0, now);
@@ -106,13 +110,28 @@ void ResidencyActions::FreePeers(Process& process, Nanos now) {
   host_.hold(process, MemoryHold::kAlone, now);
 }
 
-bool ResidencyActions::Order(Process& process, Moving moving, std::uint64_t bytes, Nanos now, std::uint64_t holes) {
+// What a program holds nothing of need not be parked. The mover brings none of that to the file, so that there has to
+// be room for it in the pool.
+std::uint64_t ResidencyActions::HowOut(const Process& process, std::uint64_t bytes) const {
+  const sched::PoolResidence& pool = link_.Pool();
+  const bool fits = !file_ || bytes <= Less(pool.most, pool.used);
+  return process.suspension.Away() && fits ? wire::kEvictAway : 0;
+}
+
+bool ResidencyActions::Order(Process& process, Moving moving, std::uint64_t bytes, Nanos now, std::uint64_t other) {
   using enum wire::MoverType;
   const bool out = moving == Moving::kOut, in = moving == Moving::kIn;
-  if (!link_.Order(process, out ? kEvict : in ? kLoad : kSettle, bytes, holes)) return false;
-  process.residence.moves.Order(moving, bytes, now, in && holes != sched::kAnyHoles ? holes : 0);
+  const bool parks = moving == Moving::kParking;
+  if (!link_.Order(process, out ? kEvict : in ? kLoad : parks ? kPark : kSettle, bytes, other)) return false;
+  process.residence.parked = false;  // what goes out now may be held by the program
+  process.residence.moves.Order(moving, bytes, now, in && other != sched::kAnyHoles ? other : 0);
   process.residence.may_be_in_file = out && file_;
-  Trace(process, out ? "orders-out" : in ? "orders-in" : "orders-settle", out ? bytes : 0, in ? bytes : 0);
+  Trace(process,
+        out     ? "orders-out"
+        : in    ? "orders-in"
+        : parks ? "orders-park"
+                : "orders-settle",
+        out ? bytes : 0, in ? bytes : 0);
   return true;
 }
 

@@ -23,15 +23,17 @@ class ResidencyActions {
   static void AddRoom(Process& process, std::uint64_t bytes);
   // The same in advance: it finds that in its credit.
   static void AddCredit(Process& process, std::uint64_t bytes);
+  // Takes the credit back that it has not used.
+  static void RevokeCredit(Process& process);
 
  private:
   void Stop(Process& process, Nanos now);
   void Run(Process& process, Nanos now);
   void Thaw(Process& process, Nanos now);
   void FreePeers(Process& process, Nanos now);
-  bool Order(Process& process, sched::Moving moving, std::uint64_t bytes, Nanos now, std::uint64_t holes = 0);
+  bool Order(Process& process, sched::Moving moving, std::uint64_t bytes, Nanos now, std::uint64_t other = 0);
+  std::uint64_t HowOut(const Process& process, std::uint64_t bytes) const;
   static void Grant(Process& process, std::uint64_t bytes, Nanos now);
-  static void RevokeCredit(Process& process);
 
   const ResidencyHost& host_;
   MoverLink& link_;

@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "server/model/vgpu.h"
 #include "server/swap/mover.h"
+#include "server/swap/survivors.h"
 
 namespace tessera::server {
 
@@ -19,6 +20,8 @@ struct PeerWork {
 
 // The calls by which the residency server uses the rest of its GPU.
 struct ResidencyHost {
+  // Of this GPU: nobody gets room before it is known what they have. Outlives the server.
+  const Survivors* survivors = nullptr;
   // Bytes of the GPU's memory that vGPUs may have.
   std::function<std::uint64_t()> capacity;
   // Bytes of a process on the GPU that are not counted as room: contexts, and what only the device knows of.
@@ -31,6 +34,8 @@ struct ResidencyHost {
   std::function<PeerWork(const Process&)> peers = [](const Process&) { return PeerWork{}; };
   // A look at the GPU is over: what its vGPUs wish may be different. Must not look.
   std::function<void()> looked = [] {};
+  // A suspended process's own file, if it has one.
+  std::function<UniqueFd(const Process&)> file_of = [](const Process&) { return UniqueFd(); };
   std::function<Result<std::unique_ptr<Mover>>(std::function<void(const wire::MoverMessage*)>)> start_mover;
 };
 

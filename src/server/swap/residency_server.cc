@@ -52,6 +52,12 @@ sched::PoolResidence PoolOf(const SwapSize& swap) {
   return {.prepared = std::min(swap.kept, most), .most = most, .prepare = swap.prepare};
 }
 
+void NoteNoHostMemory(Process& process) {
+  if (std::exchange(process.residence.no_host_memory, true)) return;
+  log::Info("process {}: its driver cannot reach host memory on this GPU; it runs when all its memory is on the GPU",
+            process.pid);
+}
+
 }  // namespace
 
 ResidencyServer::ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched::ResidencyConfig& config,
@@ -62,6 +68,7 @@ ResidencyServer::ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched
       host_(std::move(host)),
       link_(gpu, PoolOf(swap),
             {.start = host_.start_mover,
+             .file_of = host_.file_of,
              .ready =
                  [this] {
                    ForEach([this](Process& process) { link_.Introduce(process); });
@@ -71,7 +78,6 @@ ResidencyServer::ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched
              .report = [this](const wire::MoverMessage& message) { OnReport(message, MonotonicNow()); },
              .machine = [this] { MarkDue(); }}),
       actions_(host_, link_, swap.file > 0),
-      survivors_(loop, [this] { Look(MonotonicNow()); }),
       host_watch_(gpu, config.on_host),
       planner_(config),
       timer_(loop, [this] { Look(MonotonicNow()); }),
@@ -83,21 +89,8 @@ ResidencyServer::ResidencyServer(EventLoop& loop, std::uint32_t gpu, const sched
 
 void ResidencyServer::Join(Process& process, std::uint64_t had, Nanos now) {
   process.residence.moves.Bring(had > 0 ? host_.capacity() + SwapMax() + file_ : 0);
-  survivors_.Attached(process.pid);
   if (process.page->guard.unsafe != 0) Look(now);
   MarkDue();
-}
-
-std::vector<ProcessName> ResidencyServer::Programs() const {
-  std::vector<ProcessName> programs;
-  const auto add = [&](const ProcessName& program) {
-    if (std::ranges::find(programs, program) == programs.end()) programs.push_back(program);
-  };
-  ForEach([&](const Process& process) {
-    if (process.who.start != 0) add({process.pid, process.who.start});
-  });
-  std::ranges::for_each(survivors_.All(), add);
-  return programs;
 }
 
 void ResidencyServer::Leave(Process& process, Nanos now) {
@@ -170,7 +163,7 @@ void ResidencyServer::ReportRefusal(Process& process, std::uint64_t bytes, const
 
 Result<void> ResidencyServer::Push(Process& process, std::uint64_t bytes, Nanos now) {
   Residence& residence = process.residence;
-  if (residence.line.number == 0 && residence.line.next_at != 0)  // its mover has just died
+  if (residence.line.Lost())  // its mover has just died
     return Fail(EAGAIN, fmt::format("process {} waits for another mover", process.pid), "try again in a second");
   if (residence.line.number == 0)
     return Fail(ENOSYS, fmt::format("the memory of process {} cannot be moved", process.pid),
@@ -191,8 +184,8 @@ void ResidencyServer::Snapshot(Nanos now, sched::ResidencyState& state) const {
   TakeSnapshot(vgpus_, host_, link_, file_, now, state);
   state.pool.full_until = pool_full_until_;
   state.last_moved = last_moved_;
-  state.missing = survivors_.Missing();
-  state.missing_since = survivors_.Since();
+  state.missing = host_.survivors->Missing();
+  state.missing_since = host_.survivors->Since();
 }
 
 void ResidencyServer::Look(Nanos now) {
@@ -211,7 +204,7 @@ void ResidencyServer::Look(Nanos now) {
     CarryOut(plan, now);
     next = plan.actions.empty() ? plan.look_at : now;
   }
-  NoteWaits(now);
+  NoteWaits(vgpus_, state_, now);
   ReportShortage();
   TellSqueezes(now);
   if (next <= now) next = now + kNextLookThen;
@@ -230,24 +223,6 @@ void ResidencyServer::CarryOut(const sched::ResidencyPlan& plan, Nanos now) {
     ForEach([&](Process& process) {
       if (process.residence.id == action.process) actions_.Do(action, process, now);
     });
-  }
-}
-
-// Which processes have something to do, and are kept from it by where memory lies. After the last plan of a look the
-// snapshot has the processes in the order of vgpus_.
-void ResidencyServer::NoteWaits(Nanos now) {
-  for (std::size_t i = 0; i < vgpus_.size(); ++i) {
-    bool any = false;
-    for (std::size_t j = 0; j < vgpus_[i]->processes.size(); ++j) {
-      Process& process = *vgpus_[i]->processes[j];
-      Residence& residence = process.residence;
-      const bool active = state_.vgpus[i].processes[j].Active(now);
-      const bool stands = residence.stopped && active;
-      const bool waits = residence.wanted > 0 || stands || (process.freeze.by_peers && HasWork(process));
-      residence.waited.Note(waits, now);
-      any |= waits;
-    }
-    vgpus_[i]->memory_pressure.Note(now, any);
   }
 }
 
@@ -293,6 +268,13 @@ void ResidencyServer::OnReport(const wire::MoverMessage& message, Nanos now) {
     const Moves moved = process->residence.NoteMoved({.out = message.bytes, .in = message.other},
                                                      {.out = message.copied_out, .in = message.copied_in});
     Trace(*process, "moved", moved.out, moved.in);
+  } else if (message.type == wire::MoverType::kSaved || message.type == wire::MoverType::kUnsaved) {
+    process->residence.own_file.End(message.type == wire::MoverType::kSaved, message.error);
+  } else if (message.type == wire::MoverType::kSaveLeft) {
+    process->residence.own_file.left = message.bytes;
+    return;
+  } else if (message.type == wire::MoverType::kNoHostMemory) {
+    NoteNoHostMemory(*process);
   } else {
     OnEnd(*process, message, now);
   }
@@ -306,12 +288,17 @@ void ResidencyServer::OnEnd(Process& process, const wire::MoverMessage& message,
   const bool in = message.type == wire::MoverType::kLoaded;
   if (in) residence.room = Less(residence.room, message.bytes);
   if (settled) OnSettled(process, message.error, now);
+  if (message.type == wire::MoverType::kParked) {
+    residence.parked = message.error == 0;
+    residence.park_error = message.error;
+  }
   // Where its line broke some of it may have been done.
   if (message.error == EPIPE) residence.moves.LoseSight(message.bytes);
   const Nanos took = now - residence.moves.OrderedAt();
   if (!residence.moves.NoteEnd(message.bytes, now)) return;
-  Trace(process, settled ? "settled" : in ? "loaded" : "evicted");
-  if (!settled) {
+  const bool out = message.type == wire::MoverType::kEvicted;
+  Trace(process, settled ? "settled" : in ? "loaded" : out ? "evicted" : "parked");
+  if (in || out) {
     (in ? moves_in_ : moves_out_).Note(took);
     trace::Note({.at = now,
                  .took = took,
@@ -325,13 +312,14 @@ void ResidencyServer::OnEnd(Process& process, const wire::MoverMessage& message,
     // The rest of an order may be too little for any chunk, or for holes that are no longer there.
     if (message.bytes >= wire::kChunkBytes && (!in || residence.Swapped() > residence.Stranded()))
       residence.stuck_until = now + kStuck;
-  } else if (message.error != 0) {
+  } else if (message.error != 0 && !(settled && message.error == EOPNOTSUPP)) {
     OnFailure(process, message, now);
   }
 }
 
 void ResidencyServer::OnSettled(Process& process, int error, Nanos now) {
   Residence& residence = process.residence;
+  if (error == EOPNOTSUPP) return NoteNoHostMemory(process);
   if (error != 0 && error != residence.settle_error)
     log::Error("process {}: {}; it stays stopped", process.pid, WhyNotSettled(error));
   residence.settle_error = error;
@@ -351,7 +339,7 @@ void ResidencyServer::OnFailure(Process& process, const wire::MoverMessage& mess
     return;
   }
   residence.stuck_until = now + kStuck;
-  if (message.type == wire::MoverType::kSettled) return;
+  if (message.type == wire::MoverType::kSettled || message.type == wire::MoverType::kParked) return;
   if (full) pool_full_until_ = now + kPoolFull;
   log::Warn("process {}: {} of its memory could not be moved: {}", process.pid, FormatSize(message.bytes),
             std::string(strerror(message.error)));

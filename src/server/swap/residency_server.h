@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "sched/residency/residency_planner.h"
+#include "sched/residency/planner/residency_planner.h"
 #include "server/loop/event_loop.h"
 #include "server/model/vgpu.h"
 #include "server/record/histogram.h"
@@ -13,7 +13,6 @@
 #include "server/swap/mover_link.h"
 #include "server/swap/residency_actions.h"
 #include "server/swap/residency_host.h"
-#include "server/swap/survivors.h"
 
 namespace tessera::server {
 
@@ -67,10 +66,6 @@ class ResidencyServer {
   void Join(Process& process, std::uint64_t had, Nanos now);
   // It has been taken off its vGPU.
   void Leave(Process& process, Nanos now);
-  // An earlier daemon had this program here: nobody gets room before it is known what the program has.
-  void Expect(const ProcessName& program, Nanos now) { survivors_.Expect(program, now); }
-  // The programs here, and those that are expected: for the next daemon.
-  std::vector<ProcessName> Programs() const;
   // The program's end of a new line to the mover; the old one, if there is any, is dead. Empty if none can be made.
   UniqueFd MakeLine(Process& process, Nanos now) { return link_.MakeLine(process, now); }
 
@@ -85,18 +80,22 @@ class ResidencyServer {
   // if there is no mover.
   Result<void> Push(Process& process, std::uint64_t bytes, Nanos now);
 
+  // A mover is needed soon.
+  void StartMover(Nanos now) { link_.Ensure(now); }
+
   Figures FiguresAt(Nanos now) const;
   // For the order of turns over several GPUs, as of the last look.
   bool TakesTurns() const { return planner_.TakesTurns(); }
   sched::TurnWishes Wishes() const { return planner_.Wishes(); }
   std::uint64_t SwapMax() const { return link_.Pool().most; }
+  // For a handover of slots (server/handover).
+  MoverLink& Link() { return link_; }
   // Its pid (0: none runs). It is in no vGPU.
   pid_t MoverPid() const { return link_.Pid(); }
 
  private:
   void Snapshot(Nanos now, sched::ResidencyState& state) const;
   void CarryOut(const sched::ResidencyPlan& plan, Nanos now);
-  void NoteWaits(Nanos now);
   void ReportShortage();
   void ReportRefusal(Process& process, std::uint64_t bytes, const sched::RoomAnswer& answer, Nanos now) const;
   void TellSqueezes(Nanos now);
@@ -118,7 +117,6 @@ class ResidencyServer {
   const Host host_;
   MoverLink link_;
   ResidencyActions actions_;
-  Survivors survivors_;
   HostWatch host_watch_;
   sched::ResidencyPlanner planner_;
   sched::ResidencyState state_;  // as of the last look

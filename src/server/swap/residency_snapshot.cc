@@ -49,20 +49,26 @@ sched::ProcessResidence StateOf(const Process& process, const ResidencyHost& hos
   state.pins = residence.pins;
   state.granted_at = residence.granted_at;
   state.push = residence.push;
+  state.away = process.suspension.Away();
+  state.whole = process.suspension.whole;
+  state.parked = residence.parked;
+  state.in_own_file = residence.own_file.in && !residence.own_file.ordered;
   state.has_line = residence.line.number != 0;
+  state.lost_line = residence.line.Lost();
   state.moved_for = residence.moves.SumAt(now).time;
   state.stuck_until = residence.stuck_until;
   state.no_memory_to_settle = residence.settle_error == ENOMEM;
   state.may_be_in_file = residence.may_be_in_file;
+  state.no_host_memory = residence.no_host_memory;
+  state.unsafe = page.guard.unsafe != 0;
   // Peers wait for memory that can neither come to be valid where it is, nor comes by itself.
   const PeerWork peers = host.peers(process);
   state.peers = peers.any;
-  state.works = HasWork(process) || (state.no_memory_to_settle && peers.work);
+  state.works = HasWork(process) || ((state.no_memory_to_settle || state.CannotSettle()) && peers.work);
   state.stopped = residence.stopped;
   state.thawed = residence.thawed;
   state.alone = residence.alone;
   state.still = residence.stopped && host.still(process);
-  state.unsafe = page.guard.unsafe != 0;
   return state;
 }
 
@@ -96,6 +102,22 @@ void TakeSnapshot(const std::vector<VGpu*>& vgpus, const ResidencyHost& host, co
     its.gang = vgpu.gang_turn;
     its.processes.clear();
     for (const Process* process : vgpu.processes) its.processes.push_back(StateOf(*process, host, now));
+  }
+}
+
+void NoteWaits(const std::vector<VGpu*>& vgpus, const sched::ResidencyState& state, Nanos now) {
+  for (std::size_t i = 0; i < vgpus.size(); ++i) {
+    bool any = false;
+    for (std::size_t j = 0; j < vgpus[i]->processes.size(); ++j) {
+      Process& process = *vgpus[i]->processes[j];
+      Residence& residence = process.residence;
+      const bool active = state.vgpus[i].processes[j].Active(now);
+      const bool stands = residence.stopped && active;
+      const bool waits = residence.wanted > 0 || stands || (process.freeze.by_peers && HasWork(process));
+      residence.waited.Note(waits, now);
+      any |= waits;
+    }
+    vgpus[i]->memory_pressure.Note(now, any);
   }
 }
 

@@ -18,4 +18,8 @@ bool HasWork(const Process& process);
 void TakeSnapshot(const std::vector<VGpu*>& vgpus, const ResidencyHost& host, const MoverLink& link, std::uint64_t file,
                   Nanos now, sched::ResidencyState& state);
 
+// Notes which processes have something to do, and are kept from it by where memory lies. `state` has the processes in
+// the order of `vgpus`.
+void NoteWaits(const std::vector<VGpu*>& vgpus, const sched::ResidencyState& state, Nanos now);
+
 }  // namespace tessera::server

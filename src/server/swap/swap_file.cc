@@ -11,7 +11,7 @@
 
 #include "base/size.h"
 #include "server/swap/chunks.h"
-#include "wire/mover.h"
+#include "wire/swap_table.h"
 
 namespace tessera::server {
 namespace {

@@ -8,8 +8,9 @@
 #include <fstream>
 
 #include "base/size.h"
+#include "base/testing/temporary_folder.h"
 #include "server/swap/chunks.h"
-#include "wire/mover.h"
+#include "wire/swap_table.h"
 
 namespace tessera::server {
 namespace {
@@ -18,16 +19,11 @@ constexpr std::uint64_t kChunk = wire::kChunkBytes;
 
 class SwapFileTest : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/tessera-swap-XXXXXX";
-    folder_ = mkdtemp(name);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::string folder_;
+  const TemporaryFolder folder_;
 };
 
 TEST_F(SwapFileTest, IsReservedAndHasNoName) {
-  const auto made = MakeSwapFile(folder_ + "/swap", 3 * kChunk + 5);
+  const auto made = MakeSwapFile(folder_.path() + "/swap", 3 * kChunk + 5);
   ASSERT_TRUE(made) << made.error().Text();
   EXPECT_EQ(made->bytes, 3 * kChunk);
   struct stat file{}, table{};
@@ -38,29 +34,29 @@ TEST_F(SwapFileTest, IsReservedAndHasNoName) {
   EXPECT_EQ(file.st_mode & 0777, 0600u);
   EXPECT_EQ(file.st_nlink, 0u);
   EXPECT_EQ(table.st_size, static_cast<off_t>(3 * wire::kTableEntryBytes));
-  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
   EXPECT_NE(fcntl(made->file.Get(), F_GETFD) & FD_CLOEXEC, 0);
 }
 
 TEST_F(SwapFileTest, AFileOfThatNameIsLeftAlone) {
-  std::ofstream(folder_ + "/swap") << "mine";
-  const auto made = MakeSwapFile(folder_ + "/swap", kChunk);
+  std::ofstream(folder_.path() + "/swap") << "mine";
+  const auto made = MakeSwapFile(folder_.path() + "/swap", kChunk);
   EXPECT_TRUE(made || made.error().code == EEXIST);
   std::string text;
-  std::ifstream(folder_ + "/swap") >> text;
+  std::ifstream(folder_.path() + "/swap") >> text;
   EXPECT_EQ(text, "mine");
 }
 
 TEST_F(SwapFileTest, WhatDoesNotFitOnTheDiskIsRefusedAndTakesNothing) {
-  const auto made = MakeSwapFile(folder_ + "/swap", 1000 * 1024 * kGiB);
+  const auto made = MakeSwapFile(folder_.path() + "/swap", 1000 * 1024 * kGiB);
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().code, ENOSPC);
   EXPECT_EQ(made.error().hint, "lower swap.file_size");
-  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 
 TEST_F(SwapFileTest, AFolderThatIsNotThereIsNamed) {
-  const auto made = MakeSwapFile(folder_ + "/none/swap", kChunk);
+  const auto made = MakeSwapFile(folder_.path() + "/none/swap", kChunk);
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().code, ENOENT);
   EXPECT_NE(made.error().message.find("/none/swap"), std::string::npos);

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/seqpacket.h"
+#include "base/testing/temporary_folder.h"
 #include "wire/swap_holder.h"
 
 namespace tessera::server {
@@ -32,7 +33,6 @@ UniqueFd Memory(off_t bytes) {
 class SwapSuccessor : public testing::Test {
  protected:
   SwapSuccessor() : listener_(ListenSeqpacket(path_.c_str(), 1)) {}
-  ~SwapSuccessor() override { unlink(path_.c_str()); }
   void Say(SwapHolderType type, std::uint64_t number = 0, int fd = -1) {
     const SwapHolderMessage message = {.type = type, .number = number};
     EXPECT_TRUE(SendPacket(line_.Get(), wire::BytesOf(message), fd));
@@ -60,7 +60,8 @@ class SwapSuccessor : public testing::Test {
     return SendPacket(socket.Get(), wire::BytesOf(message)) && ReceivePacket(line_.Get(), heard) > 0;
   }
 
-  const std::string path_ = testing::TempDir() + "/successor-" + std::to_string(getpid()) + ".sock";
+  const TemporaryFolder folder_;
+  const std::string path_ = folder_.path() + "/successor.sock";
   UniqueFd listener_, line_;
 };
 

@@ -8,11 +8,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <numeric>
 #include <vector>
 
 #include "base/seqpacket.h"
+#include "base/testing/temporary_folder.h"
 #include "wire/line.h"
 
 namespace tessera::server {
@@ -32,7 +32,7 @@ class SwapHolderLinkTest : public testing::Test {
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
     holder_.Reset(ends[0]);
     fcntl(holder_.Get(), F_SETFL, O_NONBLOCK);
-    link_ = std::make_unique<SwapHolderLink>(*loop_, 0, testing::TempDir() + "/gone/swap.sock", slots_, file_,
+    link_ = std::make_unique<SwapHolderLink>(*loop_, 0, folder_.path() + "/gone/swap.sock", slots_, file_,
                                              UniqueFd(ends[1]));
     link_->SetMover(getpid(), [this](std::uint64_t number) { kept_.push_back(number); });
   }
@@ -54,6 +54,7 @@ class SwapHolderLinkTest : public testing::Test {
     }
   }
 
+  const TemporaryFolder folder_;
   std::unique_ptr<EventLoop> loop_ = std::move(*EventLoop::Create());
   SwapSlots slots_ = std::move(*SwapSlots::Make(8 * wire::kChunkBytes));
   const SwapFile file_;

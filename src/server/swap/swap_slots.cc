@@ -9,7 +9,7 @@
 
 #include "server/swap/chunks.h"
 #include "server/swap/swap_file.h"
-#include "wire/mover.h"
+#include "wire/swap_table.h"
 
 namespace tessera::server {
 namespace {
@@ -54,6 +54,26 @@ bool SwapSlots::Keep(std::uint64_t number, UniqueFd memory) {
 }
 
 void SwapSlots::Forget(std::uint64_t number) { kept -= slots_.erase(number); }
+
+int SwapSlots::MemoryOf(std::uint64_t number) const {
+  const auto found = slots_.find(number);
+  return found == slots_.end() ? -1 : found->second.Get();
+}
+
+Result<std::vector<wire::SwapEntry>> SwapSlots::LentOf(pid_t owner) const {
+  struct stat status{};
+  if (fstat(table_.Get(), &status) != 0) return FailErrno("look at the table of the swap pool");
+  std::vector<wire::SwapEntry> entries(static_cast<std::size_t>(status.st_size) / sizeof(wire::SwapEntry));
+  const auto bytes = static_cast<ssize_t>(entries.size() * sizeof(wire::SwapEntry));
+  if (pread(table_.Get(), entries.data(), static_cast<std::size_t>(bytes), 0) != bytes)
+    return FailErrno("read the table of the swap pool");
+  std::vector<wire::SwapEntry> lent;
+  for (const wire::SwapEntry& entry : entries) {
+    const bool is = entry.key != 0 && entry.owner == owner && entry.Has(wire::SwapEntry::kShared);
+    if (is && Has(entry.memory)) lent.push_back(entry);
+  }
+  return lent;
+}
 
 std::optional<SwapSlots::Slot> SwapSlots::After(std::uint64_t number) const {
   const auto found = slots_.upper_bound(number);

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "wire/swap_table.h"
 
 namespace tessera::server {
 
@@ -34,6 +38,13 @@ class SwapSlots {
     std::uint64_t number = 0;
     int memory = -1;
   };
+  bool Has(std::uint64_t number) const { return slots_.contains(number); }
+  // The kept slot's memory, which stays this object's; -1: it is not kept.
+  int MemoryOf(std::uint64_t number) const;
+  // The kept slots with something of this program that were lent (wire/mover.h, kLend): the table's entries, whose
+  // `memory` is the slot's number. To be called when the mover has said that it has lent them: it changes these entries
+  // no more.
+  Result<std::vector<wire::SwapEntry>> LentOf(pid_t owner) const;
   // The slot with the least number above this one.
   std::optional<Slot> After(std::uint64_t number) const;
 

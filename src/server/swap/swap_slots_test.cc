@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "wire/line.h"
-#include "wire/mover.h"
+#include "wire/swap_table.h"
 
 namespace tessera::server {
 namespace {

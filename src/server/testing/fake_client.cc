@@ -69,7 +69,11 @@ wire::Refused FakeClient::HelloRefused(const std::string& vgpus) {
 
 wire::Attached FakeClient::Attach(const wire::Uuid& gpu, std::uint64_t holds_bytes, std::uint32_t holds_contexts,
                                   bool works) {
-  Send(wire::Attach{.gpu = gpu, .memory_bytes = holds_bytes, .contexts = holds_contexts, .works = works});
+  return Attach({.gpu = gpu, .memory_bytes = holds_bytes, .contexts = holds_contexts, .works = works});
+}
+
+wire::Attached FakeClient::Attach(const wire::Attach& request) {
+  Send(request);
   UniqueFd fd;
   const auto attached = Read<wire::Attached>(&fd);
   if (page_) munmap(page_, wire::kPageBytes);

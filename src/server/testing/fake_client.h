@@ -30,6 +30,7 @@ class FakeClient {
   wire::Refused HelloRefused(const std::string& vgpus);
   wire::Attached Attach(const wire::Uuid& gpu, std::uint64_t holds_bytes = 0, std::uint32_t holds_contexts = 0,
                         bool works = false);
+  wire::Attached Attach(const wire::Attach& request);
   wire::Refused AttachRefused(const wire::Uuid& gpu);
   wire::Reserved Reserve(std::uint64_t bytes, std::uint32_t gpu = 0);
   wire::Reserved MakeContext(std::uint32_t gpu = 0);

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -13,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "base/testing/temporary_folder.h"
 #include "base/testing/wait_until.h"
 #include "server/loop/event_loop.h"
 
@@ -26,10 +26,7 @@ namespace tessera::server {
 class FakeMpsTest : public testing::Test {
  protected:
   void SetUp() override {
-    char path[] = "/tmp/tessera-mps-XXXXXX";
-    ASSERT_NE(mkdtemp(path), nullptr);
-    folder_ = path;
-    Write("program", "#!/bin/sh\ncd " + folder_ + R"(
+    Write("program", "#!/bin/sh\ncd " + folder_.path() + R"(
 if [ "$1" = -f ]; then
   echo "$CUDA_MPS_PIPE_DIRECTORY" "$CUDA_VISIBLE_DEVICES" >> starts
   touch "$CUDA_MPS_PIPE_DIRECTORY/up"
@@ -60,7 +57,6 @@ esac 2>&1
   void TearDown() override {
     loop_->Post([this] { loop_->Stop(); });
     thread_.join();
-    std::filesystem::remove_all(folder_);
   }
 
   // On the loop's thread.
@@ -76,15 +72,15 @@ esac 2>&1
     });
   }
 
-  std::string Program() const { return folder_ + "/program"; }
+  std::string Program() const { return folder_.path() + "/program"; }
   // At once, for whoever reads it.
   void Write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ + "/new") << text;
-    std::filesystem::rename(folder_ + "/new", folder_ + "/" + name);
+    std::ofstream(folder_.path() + "/new") << text;
+    std::filesystem::rename(folder_.path() + "/new", folder_.path() + "/" + name);
   }
-  void Erase(const std::string& name) const { std::filesystem::remove(folder_ + "/" + name); }
+  void Erase(const std::string& name) const { std::filesystem::remove(folder_.path() + "/" + name); }
   std::string Read(const std::string& name) const {
-    std::ifstream file(folder_ + "/" + name);
+    std::ifstream file(folder_.path() + "/" + name);
     return {std::istreambuf_iterator<char>(file), {}};
   }
   int TimesSaid(const std::string& command) const {
@@ -95,7 +91,7 @@ esac 2>&1
   }
   bool Said(const std::string& command) const { return Read("said").find(command) != std::string::npos; }
 
-  std::string folder_;
+  const TemporaryFolder folder_;
   std::unique_ptr<EventLoop> loop_;
   std::thread thread_;
 };

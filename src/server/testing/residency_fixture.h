@@ -154,12 +154,14 @@ class ResidencyTest : public testing::Test {
   int starts_ = 0;
   const std::uint64_t file_;
   const std::optional<std::uint64_t> prepare_;
+  const Survivors survivors_{*loop_, [] {}};  // none
   ResidencyServer residency_{*loop_,
                              0,
                              {},
                              {.pool = 100 * kChunk, .file = file_, .prepare = prepare_},
                              vgpus_,
-                             {.capacity = [] { return 10 * kChunk; },
+                             {.survivors = &survivors_,
+                              .capacity = [] { return 10 * kChunk; },
                               .outside = [](const Process& process) { return process.memory.context_bytes; },
                               .hold =
                                   [this](Process& process, MemoryHold hold, Nanos) {

@@ -134,7 +134,7 @@ class SteeredGpuTest : public testing::Test {
   std::unique_ptr<FakeControl> owned_control_ = std::make_unique<FakeControl>();
   FakeControl* control_ = owned_control_.get();
   ChannelServer channels_{std::move(owned_control_), "", nullptr};
-  GpuServer gpu_{*loop_, 0, {FakeDriver::UuidOf(0), "Fake GPU", 10 * kGiB, kContext}, 0, config_, channels_};
+  GpuServer gpu_{*loop_, 0, {FakeDriver::UuidOf(0), "Fake GPU", 10 * kGiB, kContext}, 0, config_, channels_, {}, {}};
   VGpu high_, low_;
   std::list<VGpu> others_;
   Nanos now_ = MonotonicNow();

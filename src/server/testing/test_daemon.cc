@@ -2,24 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-
 #include "base/testing/wait_until.h"
 
 namespace tessera::server {
 
-void RemoveRunDir(const std::string& path) {
-  std::error_code gone;
-  do std::filesystem::remove_all(path, gone);
-  while (std::filesystem::exists(path));
-}
-
-TestDaemon::TestDaemon(Setup setup) : run_dir_(setup.run_dir), own_run_dir_(setup.run_dir.empty()) {
-  if (own_run_dir_) {
-    std::string pattern = testing::TempDir() + "tesserad_XXXXXX";
-    run_dir_ = mkdtemp(pattern.data());
-  }
+TestDaemon::TestDaemon(Setup setup) : run_dir_(setup.run_dir) {
+  if (run_dir_.empty()) run_dir_ = own_run_dir_.emplace().path();
   if (setup.config.swap_size.empty()) setup.config.swap_size = "0";  // what moves memory is tested by itself
   auto driver = std::make_unique<FakeDriver>(setup.gpus, setup.memory);
   driver_ = driver.get();
@@ -41,10 +29,7 @@ TestDaemon::TestDaemon(Setup setup) : run_dir_(setup.run_dir), own_run_dir_(setu
   thread_ = std::thread([this] { EXPECT_TRUE(loop_->Run()); });
 }
 
-TestDaemon::~TestDaemon() {
-  Stop();
-  if (own_run_dir_) RemoveRunDir(run_dir_);
-}
+TestDaemon::~TestDaemon() { Stop(); }
 
 void TestDaemon::EndLoop() {
   loop_->Post([this] { loop_->Stop(); });

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "base/testing/temporary_folder.h"
 #include "server/daemon/control.h"
 #include "server/daemon/daemon.h"
 #include "server/loop/listeners.h"
@@ -13,9 +14,6 @@
 #include "server/testing/fake_driver.h"
 
 namespace tessera::server {
-
-// With all that is in it. A swap holder may end meanwhile, and take its name away itself.
-void RemoveRunDir(const std::string& path);
 
 // A daemon with fake GPUs that serves a directory of its own from a thread, until Stop.
 class TestDaemon {
@@ -59,8 +57,8 @@ class TestDaemon {
   bool Eventually(const std::function<bool()>& true_of) const;
 
  private:
+  std::optional<TemporaryFolder> own_run_dir_;
   std::string run_dir_;
-  const bool own_run_dir_;
   std::optional<Listeners> listeners_;
   FakeDriver* driver_ = nullptr;  // the daemon's
   std::unique_ptr<EventLoop> loop_;

@@ -16,8 +16,7 @@ using State = GateRecord::State;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
-constexpr Nanos kMs = kMillisecond;
-const sched::LatencyGoal kLatency{.percentile = 99, .time = 20 * kMs};
+const sched::LatencyGoal kWithin20Ms{.percentile = 99, .time = 20 * kMillisecond};
 
 // Programs that always work, at a speed that depends on how many do.
 class SpaceModesTest : public SpaceGpuTest {
@@ -39,7 +38,7 @@ class SpaceModesTest : public SpaceGpuTest {
   }
   void Drive(Nanos time) {
     for (const Nanos end = now_ + time; now_ < end;) {
-      Pass(kMs);
+      Pass(kMillisecond);
       for (Member* member : busy_) {
         if (member->process.gate.state == State::kDraining) Drains(*member);
         if (member->process.gate.state == State::kParked) Works(*member);
@@ -91,7 +90,7 @@ TEST_F(SpaceModesTest, WithoutAGoalNothingIsTried) {
 
 TEST_F(SpaceModesTest, TheyRunAtOnceWhereThatIsFaster) {
   StartServer();
-  Member& one = Busy("one", kLatency);
+  Member& one = Busy("one", kWithin20Ms);
   Busy("two");
   const std::uint64_t before = events::Last();
   Drive(6 * kSecond);
@@ -105,7 +104,7 @@ TEST_F(SpaceModesTest, TheyRunAtOnceWhereThatIsFaster) {
 
 TEST_F(SpaceModesTest, TheyTakeTurnsWhereThatIsFasterAndAnEventTellsIt) {
   StartServer();
-  Busy("one", kLatency).vgpu.spec.uid = 1000;
+  Busy("one", kWithin20Ms).vgpu.spec.uid = 1000;
   Busy("two");
   beside_ = 0.6;
   const std::uint64_t before = events::Last();
@@ -122,7 +121,7 @@ TEST_F(SpaceModesTest, TheyTakeTurnsWhereThatIsFasterAndAnEventTellsIt) {
 }
 
 TEST_F(SpaceModesTest, ByGatesItIsTheSame) {
-  Busy("one", kLatency);
+  Busy("one", kWithin20Ms);
   Busy("two");
   ASSERT_FALSE(Steers());
   beside_ = 0.6;
@@ -135,7 +134,7 @@ TEST_F(SpaceModesTest, ByGatesItIsTheSame) {
 
 TEST_F(SpaceModesTest, TheLastGoalTakesTheTurnsAlong) {
   StartServer();
-  Member& one = Busy("one", kLatency);
+  Member& one = Busy("one", kWithin20Ms);
   Busy("two");
   beside_ = 0.6;
   Drive(6 * kSecond);
@@ -152,14 +151,14 @@ TEST_F(SpaceModesTest, TheLastGoalTakesTheTurnsAlong) {
 TEST_F(SpaceModesTest, AGoalThatIsMissedAtOnceIsKeptInTurns) {
   StartServer();
   Member& batch = Busy("batch");
-  Member& serve = Busy("serve", sched::LatencyGoal{.percentile = 90, .time = 15 * kMs});
+  Member& serve = Busy("serve", sched::LatencyGoal{.percentile = 90, .time = 15 * kMillisecond});
   busy_ = {&batch};
   // Requests of 8 ms, which take three times as long beside the other one.
   Rests(serve);
   const auto request = [&] {
     Works(serve);
     for (double left = 8; left > 0;) {
-      Drive(kMs);
+      Drive(kMillisecond);
       if (serve.process.gate.state == State::kDraining) Drains(serve);
       if (serve.process.gate.state == State::kParked) Works(serve);
       if (!Runs(serve)) continue;
@@ -168,7 +167,7 @@ TEST_F(SpaceModesTest, AGoalThatIsMissedAtOnceIsKeptInTurns) {
       serve.process.page->reached_ns = now_;
     }
     Rests(serve);
-    Drive(10 * kMs);
+    Drive(10 * kMillisecond);
   };
   for (const Nanos end = now_ + 6 * kSecond; now_ < end;) request();
   EXPECT_EQ(Choice().mode, SpaceMode::kInTurns);
@@ -177,7 +176,7 @@ TEST_F(SpaceModesTest, AGoalThatIsMissedAtOnceIsKeptInTurns) {
 
 TEST_F(SpaceModesTest, ARestartOfTheTimeServerKeepsTheMode) {
   StartServer();
-  Busy("one", kLatency);
+  Busy("one", kWithin20Ms);
   Busy("two");
   beside_ = 0.6;
   Drive(6 * kSecond);
@@ -189,10 +188,10 @@ TEST_F(SpaceModesTest, ARestartOfTheTimeServerKeepsTheMode) {
 
 TEST_F(SpaceModesTest, AMemberThatComesOrGoesIsNoHarm) {
   StartServer();
-  Member& one = Busy("one", kLatency);
+  Member& one = Busy("one", kWithin20Ms);
   Busy("two");
   beside_ = 0.6;
-  Drive(1500 * kMs);  // in the middle of a leg
+  Drive(1500 * kMillisecond);  // in the middle of a leg
   Member& three = Running(InSpaceOf(20));
   busy_.push_back(&three);
   Drive(15 * kSecond);
@@ -210,10 +209,10 @@ TEST_F(SpaceModesTest, AMemberThatComesOrGoesIsNoHarm) {
 // A program's words in its page are claims.
 TEST_F(SpaceModesTest, AnyClaimIsTaken) {
   StartServer();
-  Member& one = Busy("one", kLatency);
+  Member& one = Busy("one", kWithin20Ms);
   Busy("two");
   for (int n = 0; n < 60; ++n) {
-    Drive(100 * kMs);
+    Drive(100 * kMillisecond);
     one.process.page->submissions = n % 2 == 0 ? UINT64_MAX : 0;
     one.process.page->reached_ns = n % 3 == 0 ? INT64_MIN : INT64_MAX;
   }

@@ -79,6 +79,7 @@ std::string TimeWays::WhySpacesUnsteerable() const {
 GateRecord::Stop TimeWays::StopFor(const Process& process) const {
   using enum GateRecord::StoppedBy;
   if (process.who.guest) return {.by = kChannels};
+  if (process.suspension.Holds()) return {.by = kGate, .believed = true};  // what it has queued must end
   if (!channels_.Knows(process.pid, gpu_)) return {.by = kGate, .believed = process.gate.stop.believed};
   return {.by = process.freeze.evades ? kBoth : kChannels};
 }

@@ -1,4 +1,4 @@
-#include "server/model/state_file.h"
+#include "server/state/state_file.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -153,11 +153,12 @@ json ToArray(const std::vector<Saved>& all) {
 }  // namespace
 
 std::string FormatState(const SavedState& state) {
-  const json saved = {{"version", kVersion},
-                      {"vgpus", ToArray(state.vgpus)},
-                      {"processes", ToArray(state.processes)},
-                      {"programs", ToArray(state.programs)},
-                      {"spaces", ToArray(state.spaces)}};
+  json saved = {{"version", kVersion},
+                {"vgpus", ToArray(state.vgpus)},
+                {"processes", ToArray(state.processes)},
+                {"programs", ToArray(state.programs)},
+                {"spaces", ToArray(state.spaces)}};
+  for (const wire::Uuid& gpu : state.draining) saved["draining"].push_back(FormatUuid(gpu));
   return saved.dump(1) + "\n";
 }
 
@@ -184,6 +185,11 @@ Result<SavedState> ParseState(const std::string& text) {
       auto saved = SpaceFrom(entry);
       if (!saved) return Fail(EBADMSG, saved.error().message);
       state.spaces.push_back(std::move(*saved));
+    }
+    for (const json& entry : parsed.value("draining", json::array())) {
+      const auto gpu = ParseUuid(entry.get<std::string>());
+      if (!gpu) return Fail(EBADMSG, gpu.error().message);
+      state.draining.push_back(*gpu);
     }
     return state;
   } catch (const json::exception& error) {

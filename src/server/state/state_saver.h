@@ -8,7 +8,7 @@
 #include "base/mutex.h"
 #include "server/loop/background.h"
 #include "server/loop/event_loop.h"
-#include "server/model/state_file.h"
+#include "server/state/state_file.h"
 
 namespace tessera::server {
 
@@ -21,6 +21,9 @@ class StateSaver {
 
   // Something changed.
   void Changed();
+  // How many changes there were; and whether so many were written, or could not be, which the log says.
+  std::uint64_t Changes() const { return changes_; }
+  bool Wrote(std::uint64_t changes);
   // Any thread but the loop's. Waits until all changes that happened before the call were written, or could not be
   // (which the log says), or the loop has ended and Finish will write them.
   void Await();

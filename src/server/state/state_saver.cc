@@ -1,4 +1,4 @@
-#include "server/model/state_saver.h"
+#include "server/state/state_saver.h"
 
 #include <chrono>
 #include <utility>
@@ -25,6 +25,11 @@ void StateSaver::Write() {
         Report(last_);
         if (changes_ != upto) Write();
       });
+}
+
+bool StateSaver::Wrote(std::uint64_t changes) {
+  MutexLock lock(mutex_);
+  return written_ >= changes;
 }
 
 void StateSaver::Await() {

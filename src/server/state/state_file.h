@@ -17,7 +17,7 @@ namespace tessera::server {
 //    "compute_request_pct","compute_limit_pct","compute_weight","compute_priority","goal","frozen","owner_froze",
 //    "space","sm_limit_pct","sm_from_pct","sm_burst","gang","labels":{}}],
 //    "processes":[{"pid","start","vgpu","frozen","objects":[[fd,client,parent,object,class,detail]]}],
-//    "programs":[{"pid","start","gpu_uuid"}],"spaces":[{"name","gpu_uuid","uid"}]}
+//    "programs":[{"pid","start","gpu_uuid"}],"spaces":[{"name","gpu_uuid","uid"}],"draining":[gpu_uuid]}
 // with bytes as integers and absent limits, goals, gangs and labels left out; what came later than the first release
 // may be absent.
 struct SavedVGpu {
@@ -34,7 +34,7 @@ struct SavedProcess {
   std::vector<channel::ObjectEvent> objects;  // by which its channels are known
 };
 
-// A program that had attached to a GPU whose memory is swapped.
+// A program that had attached to a GPU.
 struct SavedProgram {
   ProcessName name;
   wire::Uuid gpu;
@@ -52,6 +52,7 @@ struct SavedState {
   std::vector<SavedProcess> processes;
   std::vector<SavedProgram> programs;
   std::vector<SavedSpace> spaces;
+  std::vector<wire::Uuid> draining;  // GPUs that take no newcomers, those that are not there now included
 };
 
 std::string FormatState(const SavedState& state);

@@ -1,0 +1,127 @@
+#include "server/handover/slot_handover.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace tessera::server {
+
+using wire::MoverMessage;
+using wire::MoverType;
+
+namespace {
+
+std::unexpected<Error> NoMover(const char* which) {
+  return Fail(EAGAIN, std::string("the mover of the ") + which + " GPU is not there", "try again in a second");
+}
+
+}  // namespace
+
+SlotHandover::~SlotHandover() {
+  if (done_ || complete_) Undo();
+}
+
+Result<void> SlotHandover::Start(Done done) {
+  if (!to_.link.Ready()) return NoMover("other");
+  if (!from_.link.Ready() || !from_.link.Tell({.type = MoverType::kLend, .bytes = static_cast<std::uint64_t>(owner_)}))
+    return NoMover("first");
+  done_ = std::move(done);
+  ear_from_ = from_.link.Listen([this](const MoverMessage* message) { OnFirst(message); });
+  ear_to_ = to_.link.Listen([this](const MoverMessage* message) { OnSecond(message); });
+  return {};
+}
+
+// When it has lent the slots the first mover is not needed any more: the daemon has them.
+void SlotHandover::OnFirst(const MoverMessage* message) {
+  if (!slots_.empty()) return;
+  if (!message) return End(NoMover("first"));
+  if (message->type == MoverType::kLent && message->bytes == static_cast<std::uint64_t>(owner_)) OnLent(*message);
+}
+
+void SlotHandover::OnLent(const MoverMessage& message) {
+  if (message.error != 0)
+    return End(Fail(message.error, std::string("the program is not parked: ") + std::strerror(message.error)));
+  const auto lent = from_.slots.LentOf(owner_);
+  if (!lent) return End(std::unexpected(lent.error()));
+  if (lent->size() != message.other)
+    return End(Fail(EMFILE, "the daemon does not have all host memory of the program",
+                    "raise the limit of open files (LimitNOFILE=)"));
+  slots_ = *lent;
+  GiveNext();
+}
+
+// One at a time, so that they do not wait in the socket, where there may be only so many.
+void SlotHandover::GiveNext() {
+  if (taken_ == slots_.size()) return End({});
+  const wire::SwapEntry& entry = slots_[taken_];
+  const int memory = from_.slots.MemoryOf(entry.memory);
+  if (memory < 0) return End(Fail(ESTALE, "the program has freed some of it meanwhile"));
+  if (!KeepThere(entry.memory, memory))
+    return End(Fail(EMFILE, "the daemon cannot keep more host memory", "raise the limit of open files (LimitNOFILE=)"));
+  const MoverMessage message = {.type = MoverType::kSlotFor,
+                                .program = static_cast<std::uint64_t>(owner_),
+                                .bytes = entry.memory,
+                                .other = entry.key,
+                                .domain = entry.domain};
+  if (!to_.link.Tell(message, memory)) End(NoMover("other"));
+}
+
+// The next mover of that GPU gets it, too, and so does the next daemon.
+bool SlotHandover::KeepThere(std::uint64_t number, int memory) {
+  if (to_.slots.Has(number)) return true;
+  to_.holder.Keep(number, UniqueFd(fcntl(memory, F_DUPFD_CLOEXEC, 0)));
+  if (!to_.slots.Has(number)) return false;
+  kept_.push_back(number);
+  return true;
+}
+
+void SlotHandover::OnSecond(const MoverMessage* message) {
+  if (complete_) return;  // the next mover of that GPU gets what this one had
+  if (!message) return End(NoMover("other"));
+  if (message->type != MoverType::kSlotTaken || taken_ == slots_.size() || message->bytes != slots_[taken_].memory)
+    return;
+  if (message->error != 0)
+    return End(Fail(message->error, std::string("the other GPU's mover does not take what the program has: ") +
+                                        std::strerror(message->error)));
+  // An earlier stay of the same memory may have ended between the question and the answer.
+  if (!to_.slots.Has(message->bytes)) return GiveNext();
+  ++taken_;
+  GiveNext();
+}
+
+void SlotHandover::LetGo(const Side& side, std::uint64_t line) const {
+  side.link.Tell({.type = MoverType::kGone, .program = line, .bytes = static_cast<std::uint64_t>(owner_), .other = 1});
+}
+
+void SlotHandover::Undo() {
+  from_.link.Unlisten(ear_from_);
+  to_.link.Unlisten(ear_to_);
+  if (slots_.empty()) return;
+  for (const std::uint64_t number : kept_) to_.holder.Forget(number);
+  LetGo(to_, 0);
+}
+
+void SlotHandover::KeepBoth() {
+  complete_ = false;
+  from_.link.Unlisten(ear_from_);
+  to_.link.Unlisten(ear_to_);
+}
+
+void SlotHandover::Commit() {
+  KeepBoth();
+  // At once: if the mover dies before it has heard that, the next one does not get them.
+  for (const wire::SwapEntry& entry : slots_) from_.holder.Forget(entry.memory);
+  LetGo(from_, line_);
+}
+
+void SlotHandover::End(Result<void> result) {
+  complete_ = result.has_value();
+  if (!complete_) Undo();
+  const Done done = std::exchange(done_, nullptr);
+  done(std::move(result));
+}
+
+}  // namespace tessera::server

@@ -1,0 +1,142 @@
+#include "server/handover/slot_handover.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <memory>
+#include <optional>
+
+#include "server/testing/pool_gpu.h"
+
+namespace tessera::server {
+namespace {
+
+using wire::MoverMessage;
+using wire::MoverType;
+using wire::SwapEntry;
+
+constexpr pid_t kOwner = PoolGpu::kOwner;
+
+class SlotHandoverTest : public testing::Test {
+ protected:
+  SlotHandoverTest() {
+    from_.Put(1, SwapEntry::kParked | SwapEntry::kShared);
+    from_.Put(2, SwapEntry::kParked);  // of another time
+    from_.Put(3, SwapEntry::kParked | SwapEntry::kShared);
+    EXPECT_TRUE(handover_->Start([this](Result<void> result) {
+      end_ = result ? 0 : result.error().code;
+      if (!result) handover_.reset();
+    }));
+    const auto heard = from_.TakeHeard();
+    EXPECT_TRUE(heard.size() == 1 && heard[0].type == MoverType::kLend && heard[0].bytes == kOwner);
+  }
+  void SayLent(std::uint64_t count, int error = 0) {
+    from_.Say({.type = MoverType::kLent, .error = error, .bytes = kOwner, .other = count});
+  }
+  void SayTaken(std::uint64_t number, int error = 0) {
+    to_.Say({.type = MoverType::kSlotTaken, .error = error, .bytes = number});
+  }
+  void ExpectUndone() {
+    EXPECT_EQ(to_.slots.count(), 0u);
+    EXPECT_EQ(from_.slots.count(), 3u);
+    EXPECT_TRUE(from_.TakeHeard().empty()) << "it keeps all";
+  }
+
+  std::unique_ptr<EventLoop> loop_ = EventLoop::Create().value();
+  PoolGpu from_{*loop_}, to_{*loop_};
+  std::optional<int> end_;
+  std::unique_ptr<SlotHandover> handover_ = std::make_unique<SlotHandover>(from_.Side(), to_.Side(), kOwner, 9);
+};
+
+TEST_F(SlotHandoverTest, GivesOneAfterTheOtherAndThenTheFirstMoverLetsGo) {
+  SayLent(2);
+  for (const std::uint64_t number : {1u, 3u}) {
+    const auto heard = to_.TakeHeard();
+    ASSERT_GE(heard.size(), 1u);
+    EXPECT_EQ(heard.back().type, MoverType::kSlotFor);
+    EXPECT_EQ(heard.back().bytes, number);
+    EXPECT_EQ(heard.back().other, number + 70);
+    EXPECT_EQ(heard.back().program, static_cast<std::uint64_t>(kOwner));
+    EXPECT_EQ(heard.back().domain, 7u);
+    EXPECT_TRUE(to_.slots.Has(number) && from_.slots.Has(number)) << "either pool leads to it";
+    EXPECT_FALSE(end_);
+    SayTaken(number);
+  }
+  EXPECT_EQ(end_, 0);
+  EXPECT_TRUE(from_.TakeHeard().empty() && from_.slots.count() == 3) << "it keeps all until the end";
+  handover_->Commit();
+  const auto heard = from_.TakeHeard();
+  ASSERT_EQ(heard.size(), 1u);
+  EXPECT_EQ(heard[0].type, MoverType::kGone);
+  EXPECT_TRUE(heard[0].program == 9 && heard[0].bytes == kOwner && heard[0].other == 1);
+  EXPECT_EQ(from_.slots.count(), 1u);
+  EXPECT_EQ(to_.slots.count(), 2u);
+}
+
+TEST_F(SlotHandoverTest, WhatIsNotCommittedIsUndone) {
+  SayLent(2);
+  SayTaken(1);
+  SayTaken(3);
+  EXPECT_EQ(end_, 0);
+  handover_.reset();
+  ExpectUndone();
+}
+
+TEST_F(SlotHandoverTest, BothKeepWhatTheNextDaemonMayLookForAtEither) {
+  SayLent(2);
+  SayTaken(1);
+  SayTaken(3);
+  handover_->KeepBoth();
+  to_.TakeHeard();
+  handover_.reset();
+  EXPECT_TRUE(from_.TakeHeard().empty() && to_.TakeHeard().empty());
+  EXPECT_TRUE(from_.slots.count() == 3 && to_.slots.count() == 2);
+}
+
+TEST_F(SlotHandoverTest, WhatIsNotTakenIsGivenBack) {
+  SayLent(2);
+  SayTaken(1);
+  SayTaken(3, ENOSPC);
+  EXPECT_EQ(end_, ENOSPC);
+  const MoverMessage last = to_.TakeHeard().back();
+  EXPECT_TRUE(last.type == MoverType::kGone && last.program == 0 && last.bytes == kOwner && last.other == 1);
+  ExpectUndone();
+}
+
+TEST_F(SlotHandoverTest, AMoverThatEndsEndsIt) {
+  SayLent(2);
+  SayTaken(1);
+  to_.say(nullptr);
+  EXPECT_EQ(end_, EAGAIN);
+  ExpectUndone();
+}
+
+TEST_F(SlotHandoverTest, TheFirstMoverIsNotNeededAnyMoreWhenItHasLent) {
+  SayLent(2);
+  from_.say(nullptr);
+  SayTaken(1);
+  SayTaken(3);
+  EXPECT_EQ(end_, 0);
+}
+
+TEST_F(SlotHandoverTest, WhatIsNotParkedStays) {
+  SayLent(0, EBUSY);
+  EXPECT_EQ(end_, EBUSY);
+  ExpectUndone();
+}
+
+TEST_F(SlotHandoverTest, WhatTheDaemonCouldNotKeepIsNotLeftBehind) {
+  SayLent(3);
+  EXPECT_EQ(end_, EMFILE);
+  ExpectUndone();
+}
+
+TEST_F(SlotHandoverTest, OneThatIsDestroyedIsUndone) {
+  SayLent(2);
+  handover_.reset();
+  EXPECT_FALSE(end_);
+  ExpectUndone();
+}
+
+}  // namespace
+}  // namespace tessera::server
