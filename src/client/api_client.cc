@@ -20,7 +20,7 @@ constexpr std::size_t kMaxAnswerBytes = 64 << 20;
 std::string StartHint() { return "start a daemon with 'tesserad', or let 'tessera run' start one"; }
 
 // `wait_s`: how long to wait for room in the socket's queue, and for the daemon to take what is sent.
-Result<UniqueFd> Connect(const std::string& path, int wait_s) {
+Result<UniqueFd> ConnectTo(const std::string& path, int wait_s) {
   sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
   if (path.size() >= sizeof address.sun_path) {
     return Fail(ENAMETOOLONG, "the socket path " + path + " is longer than 107 bytes", "choose a shorter --run-dir");
@@ -124,7 +124,7 @@ Result<Json> ReadAnswer(const std::string& answer) {
 }
 
 Result<Json> ApiClient::Call(const std::string& method, const std::string& path, const std::string& body) const {
-  const auto socket = Connect(socket_path_, stop_fd_ < 0 ? kAnswerSeconds : kStopSeconds);
+  const auto socket = ConnectTo(socket_path_, stop_fd_ < 0 ? kAnswerSeconds : kStopSeconds);
   if (!socket) return std::unexpected(socket.error());
   std::string request = method + " " + path + " HTTP/1.0\r\nHost: tessera\r\nConnection: close\r\n";
   if (!body.empty()) {
@@ -140,11 +140,13 @@ Result<Json> ApiClient::Call(const std::string& method, const std::string& path,
   return ReadAnswer(*answer);
 }
 
+Result<UniqueFd> ApiClient::Connect() const { return ConnectTo(socket_path_, kStopSeconds); }
+
 Result<Json> ApiClient::Get(const std::string& path) const { return Call("GET", path, ""); }
 
 Result<void> ApiClient::Follow(const std::string& path, const std::string& type,
                                const std::function<void(std::string_view)>& take) const {
-  const auto socket = Connect(socket_path_, kAnswerSeconds);
+  const auto socket = ConnectTo(socket_path_, kAnswerSeconds);
   if (!socket) return std::unexpected(socket.error());
   const std::string request =
       "GET " + path + " HTTP/1.0\r\nHost: tessera\r\nConnection: close\r\nAccept: " + type + "\r\n\r\n";

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "base/unique_fd.h"
 #include "client/json.h"
 
 namespace tessera::client {
@@ -33,6 +34,9 @@ class ApiClient {
   Result<Json> Post(const std::string& path, const Json& body) const;
   Result<Json> Patch(const std::string& path, const Json& body) const;
   Result<Json> Delete(const std::string& path) const;
+
+  // A connection to the daemon, for who speaks HTTP on it. Errors as of the others.
+  Result<UniqueFd> Connect() const;
 
   const std::string& socket_path() const { return socket_path_; }
 

@@ -5,10 +5,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/testing/temporary_folder.h"
 #include "base/unique_fd.h"
 
 namespace tessera::client {
@@ -18,21 +18,18 @@ namespace {
 class OneAnswer {
  public:
   explicit OneAnswer(const std::string& answer) {
-    std::string folder = "/tmp/tessera-cli-test-XXXXXX";
-    folder_ = mkdtemp(folder.data());
     listener_ = UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
-    (folder_ + "/api.sock").copy(address.sun_path, sizeof address.sun_path - 1);
+    (folder_.path() + "/api.sock").copy(address.sun_path, sizeof address.sun_path - 1);
     EXPECT_EQ(bind(listener_.Get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(listen(listener_.Get(), 1), 0);
     server_ = std::thread([this, answer] { Serve(answer); });
   }
   ~OneAnswer() {
     if (server_.joinable()) server_.join();
-    std::filesystem::remove_all(folder_);
   }
 
-  const std::string& folder() const { return folder_; }
+  const std::string& folder() const { return folder_.path(); }
   // The request, once it has been answered.
   const std::string& Request() {
     server_.join();
@@ -49,7 +46,7 @@ class OneAnswer {
     for (const char c : answer) send(peer.Get(), &c, 1, MSG_NOSIGNAL);
   }
 
-  std::string folder_;
+  const TemporaryFolder folder_;
   UniqueFd listener_;
   std::thread server_;
   std::string request_;

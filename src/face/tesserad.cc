@@ -14,7 +14,7 @@
 #include "base/install/run_dir.h"
 #include "base/install/state_dir.h"
 #include "face/files/file_mount.h"
-#include "face/http/http_server.h"
+#include "face/http/server/http_server.h"
 #include "face/http/tcp.h"
 #include "server/config/options.h"
 #include "server/daemon/control.h"

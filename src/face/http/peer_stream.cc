@@ -4,12 +4,14 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace tessera::face {
 
-PeerStream::PeerStream(UniqueFd socket, int stop_fd)
-    : socket_(std::move(socket)), stop_fd_(stop_fd), deadline_(MonotonicNow() + kLongest) {}
+PeerStream::PeerStream(UniqueFd socket, int stop_fd, Nanos longest)
+    : socket_(std::move(socket)), stop_fd_(stop_fd), longest_(longest), deadline_(MonotonicNow() + longest) {}
 
 bool PeerStream::WaitFor(short events) const {
   for (;;) {
@@ -27,6 +29,7 @@ bool PeerStream::is_readable() const { return begin_ < end_ || WaitFor(POLLIN); 
 bool PeerStream::is_writable() const { return WaitFor(POLLOUT); }
 
 ssize_t PeerStream::read(char* data, size_t size) {
+  answers_ = false;  // "100 Continue" was no answer
   if (begin_ == end_) {
     if (bytes_left_ == 0 || !WaitFor(POLLIN)) return -1;
     const ssize_t length = recv(socket_.Get(), buffer_, std::min(sizeof buffer_, bytes_left_), 0);
@@ -42,8 +45,15 @@ ssize_t PeerStream::read(char* data, size_t size) {
 }
 
 ssize_t PeerStream::write(const char* data, size_t size) {
-  if (!WaitFor(POLLOUT)) return -1;
-  return send(socket_.Get(), data, size, MSG_NOSIGNAL);
+  if (!std::exchange(answers_, true)) deadline_ = MonotonicNow() + longest_;
+  std::size_t sent = 0;
+  while (sent < size) {
+    if (!WaitFor(POLLOUT)) return -1;
+    const ssize_t some = send(socket_.Get(), data + sent, size - sent, MSG_NOSIGNAL);
+    if (some < 0 && errno != EAGAIN && errno != EINTR) return -1;
+    sent += static_cast<std::size_t>(std::max<ssize_t>(some, 0));
+  }
+  return static_cast<ssize_t>(size);
 }
 
 void PeerStream::get_remote_ip_and_port(std::string& ip, int& port) const {

@@ -14,16 +14,18 @@
 namespace tessera::face {
 
 // A connection as httplib reads and writes it, for one request. Its "address" is the peer's user ID and its "port" the
-// peer's process ID, from SO_PEERCRED; for a TCP socket both are empty. It ends the connection when the request takes
-// too long, when it is larger than any request may be, or when `stop_fd` becomes readable.
+// peer's process ID, from SO_PEERCRED; for a TCP socket both are empty. It ends the connection when the peer takes
+// longer than `longest` to send the request, or to receive the answer, when the request is larger than any may be, or
+// when `stop_fd` becomes readable. How long the daemon works on the answer does not count: a disk may be slow.
 class PeerStream : public httplib::Stream {
  public:
-  PeerStream(UniqueFd socket, int stop_fd);
+  static constexpr Nanos kLongest = 10 * kSecond;
+  PeerStream(UniqueFd socket, int stop_fd, Nanos longest = kLongest);
 
   bool is_readable() const override;
   bool is_writable() const override;
   ssize_t read(char* data, size_t size) override;
-  ssize_t write(const char* data, size_t size) override;
+  ssize_t write(const char* data, size_t size) override;  // all of it, or -1
   void get_remote_ip_and_port(std::string& ip, int& port) const override;
   void get_local_ip_and_port(std::string& ip, int& port) const override;
   socket_t socket() const override { return socket_.Get(); }
@@ -34,12 +36,13 @@ class PeerStream : public httplib::Stream {
  private:
   bool WaitFor(short events) const;
 
-  static constexpr Nanos kLongest = 10 * kSecond;       // of a request and its answer
   static constexpr std::size_t kMostBytes = 128 << 10;  // of a request with its headers
 
   UniqueFd socket_;
   const int stop_fd_;
-  const Nanos deadline_;
+  const Nanos longest_;
+  Nanos deadline_;        // for what is being read, or written
+  bool answers_ = false;  // something was written
   std::size_t bytes_left_ = kMostBytes;
   char buffer_[4096];  // httplib reads its lines byte by byte
   std::size_t begin_ = 0, end_ = 0;

@@ -7,11 +7,9 @@
 #include <netinet/in.h>
 #include <sys/stat.h>
 
-#include <filesystem>
-#include <fstream>
-
-#include "face/http/http_server.h"
+#include "base/testing/temporary_folder.h"
 #include "face/http/peer_stream.h"
+#include "face/http/server/http_server.h"
 #include "server/testing/test_daemon.h"
 
 namespace tessera::face {
@@ -115,12 +113,12 @@ TEST(Tcp, AddressesAreNumbers) {
 }
 
 TEST(Tcp, ATokenIsASecretInAFile) {
-  const std::string path = std::filesystem::temp_directory_path() / ("tessera-token-" + std::to_string(getpid()));
+  const TemporaryFolder folder;
   const auto read = [&](const std::string& text, mode_t mode) {
-    std::ofstream(path) << text;
+    const std::string path = folder.File("token", text);
     chmod(path.c_str(), mode);
     auto token = ReadToken(path);
-    unlink(path.c_str());
+    unlink(path.c_str());  // the next one may have another mode
     return token;
   };
   EXPECT_EQ(read("0123456789abcdef\n", 0600).value_or(""), kToken);

@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
-#include "face/http/http_server.h"
 #include "face/http/peer_stream.h"
+#include "face/http/server/http_server.h"
 #include "server/testing/test_daemon.h"
 
 namespace tessera::face {

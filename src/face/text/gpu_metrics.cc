@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 
 #include "face/text/metric_table.h"
@@ -11,6 +12,12 @@ using server::SwapReport;
 using enum MetricType;
 
 constexpr std::array kCalls = {"freeze", "thaw", "slice"};
+constexpr std::array kMigrationResults = {"moved", "failed"};
+constexpr auto kPhases = [] {
+  std::array<const char*, server::kTimedPhases.size()> names{};
+  std::ranges::transform(server::kTimedPhases, names.begin(), [](auto phase) { return NameOf(phase); });
+  return names;
+}();
 
 template <typename Value>
 std::optional<double> OfSwap(const GpuReport& gpu, Value SwapReport::* field) {
@@ -34,6 +41,33 @@ const std::array kDaemonMetrics = std::to_array<Metric<GpuReport>>({
     {.family = {"tessera_gpu_scheduler_late_seconds", kHistogram, "seconds", "gpu",
                 "Delay from a scheduler deadline to its execution."},
      .histogram = [](const GpuReport& gpu) { return &gpu.lateness; }},
+    {.family = {"tessera_suspensions", kCounter, "", "result",
+                "Programs that left their GPUs (suspended) and came back (resumed), that could not do so (failed), or "
+                "that the driver lost."},
+     .label = "result",
+     .values = server::kSuspensionResults,
+     .each = [](const GpuReport& gpu, std::size_t i) -> std::optional<double> {
+       return Of(gpu.moving.suspensions[i]);
+     }},
+    {.family = {"tessera_idle_suspensions", kCounter, "", "result",
+                "Of tessera_suspensions, those of programs that were idle for as long as suspend.idle says."},
+     .label = "result",
+     .values = server::kSuspensionResults,
+     .each = [](const GpuReport& gpu, std::size_t i) -> std::optional<double> {
+       return Of(gpu.moving.idle_suspensions[i]);
+     }},
+    {.family = {"tessera_suspension_seconds", kHistogram, "seconds", "phase",
+                "Time of each phase of a suspension or of a return, as `suspension` of a process names it."},
+     .label = "phase",
+     .values = kPhases,
+     .each_histogram = [](const GpuReport& gpu, std::size_t i) { return &gpu.moving.phases[i]; }},
+    {.family = {"tessera_migrations", kCounter, "", "result",
+                "vGPUs that went to another GPU (moved), or could not (failed)."},
+     .label = "result",
+     .values = kMigrationResults,
+     .each = [](const GpuReport& gpu, std::size_t i) -> std::optional<double> {
+       return Of(i == 0 ? gpu.moving.vgpus_moved : gpu.moving.vgpus_not_moved);
+     }},
 });
 
 const std::array kGpuMetrics = std::to_array<Metric<GpuReport>>({
@@ -69,6 +103,8 @@ const std::array kGpuMetrics = std::to_array<Metric<GpuReport>>({
     {.family = {"tessera_gpu_failed", kGauge, "", "gpu",
                 "1 if the GPU has failed: it takes no new programs until it is reset and the daemon restarted."},
      .value = [](const GpuReport& gpu) -> std::optional<double> { return gpu.health.failed.empty() ? 0 : 1; }},
+    {.family = {"tessera_gpu_draining", kGauge, "", "gpu", "1 if the GPU drains: it takes no new vGPUs and programs."},
+     .value = [](const GpuReport& gpu) -> std::optional<double> { return gpu.draining ? 1 : 0; }},
     {.family = {"tessera_gpu_xid", kCounter, "", "gpu", "Critical Xid errors that its driver reported."},
      .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.health.xids); }},
     {.family = {"tessera_gpu_last_xid", kGauge, "", "gpu", "Number of the last Xid error. Absent before the first."},

@@ -62,95 +62,6 @@ const char* TitleOf(int status) {
   }
 }
 
-std::unexpected<Error> Wrong(const std::string& key, const char* expected) {
-  return Fail(EINVAL, fmt::format("{} must be {}", key, expected));
-}
-
-// A figure: a number or a text with a unit.
-Result<void> Read(const std::string& key, const json& value, std::optional<std::string>& field) {
-  if (value.is_string()) {
-    field = value.get<std::string>();
-  } else if (value.is_number() && !(value.is_number_integer() && value < 0)) {
-    field = value.dump();
-  } else {
-    return Wrong(key, "a number of at least 0, or a string such as \"20G\" or \"25%\"");
-  }
-  return {};
-}
-
-// null lifts a bound. (A value is never copied here: of one that is deeply nested, that would take a deep stack.)
-Result<void> ReadBound(const std::string& key, const json& value, std::optional<std::string>& field) {
-  if (!value.is_null()) return Read(key, value, field);
-  field = "max";
-  return {};
-}
-
-Result<void> ReadText(const std::string& key, const json& value, std::optional<std::string>& field) {
-  if (!value.is_string()) return Wrong(key, "a string");
-  field = value.get<std::string>();
-  return {};
-}
-
-Result<void> ReadBool(const std::string& key, const json& value, std::optional<bool>& field) {
-  if (!value.is_boolean()) return Wrong(key, "true or false");
-  field = value.get<bool>();
-  return {};
-}
-
-// null takes them away.
-Result<void> ReadLabels(const std::string& key, const json& value, std::optional<server::Labels>& field) {
-  field.emplace();
-  if (value.is_null()) return {};
-  if (!value.is_object()) return Wrong(key, "an object of strings, such as {\"team\": \"a\"}");
-  for (const auto& [name, text] : value.items()) {
-    if (!text.is_string()) return Wrong(fmt::format("{}.{}", key, name), "a string");
-    (*field)[name] = text.get_ref<const std::string&>();
-  }
-  return {};
-}
-
-// null takes the goal, or the gang, away.
-Result<void> ReadOrNone(const std::string& key, const json& value, std::optional<std::string>& field) {
-  if (!value.is_null()) return ReadText(key, value, field);
-  field = "none";
-  return {};
-}
-
-Result<void> ReadField(const std::string& key, const json& value, server::VGpuRequest& request) {
-  const bool null_means = key.starts_with("memory_") || key == "goal" || key == "gang" || key == "labels";
-  if (value.is_null() && !null_means) return {};  // as if it were not there
-  if (key == "name") return ReadText(key, value, request.name);
-  if (key == "program") return ReadText(key, value, request.program);
-  if (key == "gpu") return Read(key, value, request.gpu);
-  if (key == "memory_request") return ReadBound(key, value, request.memory_request);
-  if (key == "memory_limit") return ReadBound(key, value, request.memory_limit);
-  if (key == "memory_max") return ReadBound(key, value, request.memory_max);
-  if (key == "memory_swap_max") return ReadBound(key, value, request.memory_swap_max);
-  if (key == "compute_request") return Read(key, value, request.compute_request);
-  if (key == "compute_limit") return Read(key, value, request.compute_limit);
-  if (key == "compute_weight") return Read(key, value, request.compute_weight);
-  if (key == "compute_priority") return Read(key, value, request.compute_priority);
-  if (key == "space") return ReadText(key, value, request.space);
-  if (key == "sm_limit") return Read(key, value, request.sm_limit);
-  if (key == "goal") return ReadOrNone(key, value, request.goal);
-  if (key == "gang") return ReadOrNone(key, value, request.gang);
-  if (key == "labels") return ReadLabels(key, value, request.labels);
-  if (key == "sm_reserved") return ReadBool(key, value, request.sm_reserved);
-  if (key == "sm_burst") return ReadBool(key, value, request.sm_burst);
-  if (key == "key") return ReadText(key, value, request.key);
-  if (key == "within_quota") return ReadBool(key, value, request.within_quota);
-  if (key == "ephemeral") return ReadBool(key, value, request.ephemeral);
-  if (key == "owner_pid") {
-    if (!value.is_number_integer() || value < 1 || value > INT32_MAX) return Wrong(key, "a process ID");
-    request.owner_pid = value.get<pid_t>();
-    return {};
-  }
-  return Fail(EINVAL, fmt::format("unknown field \"{}\"", key),
-              "use name, program, gpu, memory_request, memory_limit, memory_max, memory_swap_max, compute_request, "
-              "compute_limit, compute_weight, compute_priority, goal, gang, space, sm_limit, sm_reserved, sm_burst, "
-              "labels, key, within_quota, ephemeral or owner_pid");
-}
-
 template <typename T>
 json OrNull(const std::optional<T>& value) {
   return value ? json(*value) : json();
@@ -182,6 +93,12 @@ json ToJson(const server::Pressure::Figures& pressure) {
 }
 
 // null where there was none.
+json ToJson(const std::vector<server::StayReport>& staying) {
+  json list = json::array();
+  for (const server::StayReport& stay : staying) list.push_back({{"vgpu", stay.vgpu}, {"why", stay.why}});
+  return list;
+}
+
 json ToJson(const server::GpuHealth::Figures& health) {
   const auto text = [](const std::string& words) { return words.empty() ? json() : json(words); };
   return {{"failed", !health.failed.empty()},
@@ -238,6 +155,8 @@ json ToJson(const server::GpuReport& gpu) {
           {"processes", gpu.processes},
           {"holder", OrNull(gpu.holder)},
           {"health", ToJson(gpu.health)},
+          {"draining", gpu.draining},
+          {"drain", gpu.drain ? json{{"moving", gpu.drain->moving}, {"staying", ToJson(gpu.drain->staying)}} : json()},
           {"control",
            {{"by", server::NameOf(gpu.divider)},
             {"why", gpu.why_gate},
@@ -306,6 +225,8 @@ json ToJson(const server::VGpuReport& vgpu) {
           {"freezes", vgpu.freezes},
           {"state", vgpu.state},
           {"gpu_failed", vgpu.gpu_failed},
+          {"migrating_to", OrNull(vgpu.migrating_to)},
+          {"migrate_error", vgpu.migrate_error.empty() ? json() : json(vgpu.migrate_error)},
           {"gpu_faults", vgpu.gpu_faults},
           {"processes", vgpu.processes}};
 }
@@ -329,24 +250,6 @@ json ToJson(const server::SpaceReport& space) {
           {"mode_gain", OrNull(space.mode_gain)},
           {"mode_tried_ago_us", OrNull(space.mode_tried_ago_us)},
           {"mode_why", space.mode_why.empty() ? json() : json(space.mode_why)}};
-}
-
-Result<SpaceRequest> ParseSpaceRequest(const std::string& body) {
-  const json parsed = json::parse(body, nullptr, /*allow_exceptions=*/false);
-  if (!parsed.is_object()) return Fail(EINVAL, "the body must be a JSON object");
-  SpaceRequest request;
-  for (const auto& [key, value] : parsed.items()) {
-    Result<void> read = Fail(EINVAL, fmt::format("unknown field \"{}\"", key), "use name or gpu");
-    if (key == "name") {
-      std::optional<std::string> name;
-      read = ReadText(key, value, name);
-      request.name = name.value_or("");
-    } else if (key == "gpu") {
-      read = value.is_null() ? Result<void>() : Read(key, value, request.gpu);
-    }
-    if (!read) return std::unexpected(read.error());
-  }
-  return request;
 }
 
 json ToJson(const server::ProcessReport& process) {
@@ -379,6 +282,11 @@ json ToJson(const server::ProcessReport& process) {
           {"memory_stranded_bytes", process.memory_stranded},
           {"memory_hot_out_bytes", process.memory_hot_out},
           {"memory_evicting_bytes", process.memory_evicting},
+          {"suspension", *process.suspension == 0 ? json() : json(process.suspension)},
+          {"suspension_left_bytes", OrNull(process.suspension_left)},
+          {"suspended_to", *process.suspended_to == 0 ? json() : json(process.suspended_to)},
+          {"suspended_by", *process.suspended_by == 0 ? json() : json(process.suspended_by)},
+          {"suspend_error", process.suspend_error.empty() ? json() : json(process.suspend_error)},
           {"evict_error", process.evict_error.empty() ? json() : json(process.evict_error)},
           {"moved_out_bytes", process.moved.out},
           {"moved_in_bytes", process.moved.in},
@@ -399,6 +307,27 @@ json ToJson(const server::ProcessReport& process) {
           {"state", told(process.state)},
           {"gpu_failed", process.gpu_failed},
           {"started_us", OrNull(process.started_us)}};
+}
+
+json ToJson(const server::SuspensionReport& suspension) {
+  return {{"pid", suspension.pid}, {"phase", suspension.phase}};
+}
+
+json ToJson(const server::MigrationReport& migration) {
+  json moves = json::array();
+  for (const auto& move : migration.moves) moves.push_back({{"vgpu", move.vgpu}, {"from", move.from}, {"to", move.to}});
+  return {{"moves", std::move(moves)},
+          {"pids", migration.pids},
+          {"moved_bytes", migration.moved},
+          {"saved_bytes", migration.saved},
+          {"expected_s", migration.seconds}};
+}
+
+json ToJson(const server::RehomingReport& rehoming) {
+  json answer = ToJson(rehoming.migration);
+  answer["gpu"] = rehoming.gpu;
+  answer["staying"] = ToJson(rehoming.staying);
+  return answer;
 }
 
 json ToJson(const server::EvictionReport& eviction) {
@@ -427,32 +356,5 @@ json ToProblem(const Error& error, int status) {
 int StatusFor(int code) { return Lookup(code).status; }
 
 const char* NameOfErrno(int code) { return Lookup(code).name; }
-
-Result<server::VGpuRequest> ParseVGpuRequest(const std::string& body) {
-  const json fields = json::parse(body, nullptr, /*allow_exceptions=*/false);
-  if (!fields.is_object()) return Fail(EINVAL, "the body is not a JSON object");
-  server::VGpuRequest request;
-  for (const auto& [key, value] : fields.items()) {
-    if (auto read = ReadField(key, value, request); !read) return std::unexpected(read.error());
-  }
-  return request;
-}
-
-Result<std::uint64_t> ParseEviction(const std::string& body) {
-  const json fields = json::parse(body, nullptr, /*allow_exceptions=*/false);
-  if (!fields.is_object()) return Fail(EINVAL, "the body is not a JSON object");
-  for (const auto& [key, value] : fields.items()) {
-    if (key != "to_bytes") return Fail(EINVAL, fmt::format("unknown field \"{}\"", key), "use to_bytes");
-    if (!value.is_number_unsigned()) return Wrong(key, "a whole number of bytes");
-  }
-  return fields.value("to_bytes", std::uint64_t{0});
-}
-
-Result<std::string> ParseAdoption(const std::string& body) {
-  const json fields = json::parse(body, nullptr, /*allow_exceptions=*/false);
-  if (!fields.is_object() || fields.size() != 1 || !fields.contains("vgpu") || !fields["vgpu"].is_string())
-    return Fail(EINVAL, "the body is not a JSON object with the one field vgpu", R"(send {"vgpu": "NAME"})");
-  return fields["vgpu"].get<std::string>();
-}
 
 }  // namespace tessera::face

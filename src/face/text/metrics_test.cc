@@ -25,6 +25,10 @@ server::WholeReport Report() {
   gpu.freeze_times.Note(150 * kMicrosecond);
   gpu.freeze_times.Note(600 * kMicrosecond);
   gpu.freeze_times.Note(20 * kSecond);
+  gpu.moving.suspensions = {4, 3, 2, 1};
+  gpu.moving.idle_suspensions = {2, 2, 1, 0};
+  gpu.moving.vgpus_moved = 6;
+  gpu.moving.Note(server::SuspensionPhase::kSaves, kSecond);
   gpu.swap = server::SwapReport{.max = kGiB, .mover = 77, .mode = "turns"};
   gpu.swap->moves_in.Note(kSecond);
   report.gpus = {gpu};
@@ -38,6 +42,7 @@ server::WholeReport Report() {
   server::ProcessReport mine{.pid = 4, .name = "a", .vgpu = "team", .shim = true};
   mine.gpu = 1;
   mine.submissions = 9;
+  mine.suspended_to = "memory";
   server::ProcessReport other{.pid = 5, .name = "b"};
   other.gpu = 1;
   server::ProcessReport mover{.pid = 77, .name = "tessera-mover"};
@@ -58,6 +63,14 @@ TEST(Metrics, SayWhatTheReportsSay) {
   for (const char* line : {"tessera_gpu_info{gpu=\"1\",uuid=\"GPU-1\",name=\"Fake \\\"GPU\\\"\"} 1\n",
                            "tessera_gpu_memory_total_bytes{gpu=\"1\"} 10737418240\n",
                            "tessera_driver_calls_total{call=\"freeze\"} 3\n",
+                           "tessera_suspensions_total{result=\"resumed\"} 3\n",
+                           "tessera_suspensions_total{result=\"lost\"} 1\n",
+                           "tessera_idle_suspensions_total{result=\"failed\"} 1\n",
+                           "tessera_migrations_total{result=\"moved\"} 6\n",
+                           "tessera_migrations_total{result=\"failed\"} 0\n",
+                           "tessera_suspension_seconds_count{phase=\"saves\"} 1\n",
+                           "tessera_suspension_seconds_count{phase=\"leaves\"} 0\n",
+                           "tessera_process_suspended{pid=\"4\",vgpu=\"team\",gpu=\"1\"} 1\n",
                            "tessera_gpu_memory_turns{gpu=\"1\"} 1\n",
                            "tessera_gpu_steered{gpu=\"1\"} 0\n",
                            "tessera_gpu_unmanaged_processes{gpu=\"1\"} 1\n",

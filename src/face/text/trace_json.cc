@@ -11,12 +11,14 @@
 #include <utility>
 
 #include "server/model/freeze_reason.h"
+#include "server/model/suspension_state.h"
 #include "server/time/time_server.h"
 
 namespace tessera::face {
 namespace {
 
 using server::FreezeReason;
+using server::SuspensionPhase;
 using server::TraceCopy;
 using server::TraceKind;
 using server::TraceRecord;
@@ -25,6 +27,7 @@ using Standing = server::Standing;
 
 // In this format a GPU is a "process", and vGPUs and processes are its "threads".
 constexpr std::uint64_t kFirstProcessTrack = 1ull << 32;
+constexpr std::uint64_t kFirstSuspensionTrack = 1ull << 33;  // likewise of processes
 
 std::string Quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -96,6 +99,8 @@ class Writer {
       case TraceKind::kMemory:
         return Counter(record.gpu, "memory of " + NameOfVGpu(record.vgpu), record.at,
                        fmt::format(R"("resident":{},"swapped":{})", record.value, record.other));
+      case TraceKind::kSuspension:
+        return AddPhase(record);
     }
   }
 
@@ -147,11 +152,30 @@ class Writer {
                      static_cast<double>(record.value) / 1e9 / seconds));
   }
 
+  // It lies on a track of its own, as it begins and ends between freezes and moves.
+  void AddPhase(const TraceRecord& record) {
+    const auto before = static_cast<SuspensionPhase>(record.old_value),
+               phase = static_cast<SuspensionPhase>(record.value);
+    if (before != SuspensionPhase::kNone)
+      Phase(record, before, record.at - record.took, record.at, fmt::format(R"(,"bytes":{})", record.other));
+    if (record.at == trace_.now) return;  // as with standings
+    const std::pair key{record.vgpu, record.pid};
+    phase == SuspensionPhase::kNone ? (void)phases_.erase(key) : (void)phases_.insert_or_assign(key, record);
+  }
+
+  void Phase(const TraceRecord& record, SuspensionPhase phase, Nanos begin, Nanos end, const std::string& more) {
+    const Track track{record.gpu, kFirstSuspensionTrack + static_cast<std::uint64_t>(record.pid)};
+    suspensions_[track] = record.pid;
+    Span(track, server::NameOf(phase), begin, end, fmt::format(R"("pid":{}{})", record.pid, more));
+  }
+
   // States that last beyond the end of the trace.
   void EndWhatLasts() {
     for (const auto& [track, record] : lasting_)
       Period(track, static_cast<Standing>(record.value), static_cast<WaitReason>(record.other), record.at, trace_.now);
     for (const auto& [track, frozen] : frozen_) EndFrozen(track, frozen, trace_.now, 0);
+    for (const auto& [key, record] : phases_)
+      Phase(record, static_cast<SuspensionPhase>(record.value), record.at, trace_.now, "");
   }
 
   void Add(const server::Event& event) {
@@ -175,12 +199,15 @@ class Writer {
     return found == trace_.vgpus.end() ? "vGPU " + std::to_string(id) : found->second;
   }
 
+  std::string NameOfProcess(pid_t pid) const {
+    const auto found = trace_.programs.find(pid);
+    return std::to_string(pid) + (found == trace_.programs.end() ? "" : " " + found->second);
+  }
+
   void NameTracks() {
     for (const auto& [gpu, vgpu] : vgpus_) NameTrack({gpu, vgpu}, NameOfVGpu(vgpu));
-    for (const auto& [track, pid] : processes_) {
-      const auto found = trace_.programs.find(pid);
-      NameTrack(track, fmt::format("process {}{}", pid, found == trace_.programs.end() ? "" : " " + found->second));
-    }
+    for (const auto& [track, pid] : processes_) NameTrack(track, "process " + NameOfProcess(pid));
+    for (const auto& [track, pid] : suspensions_) NameTrack(track, "suspension of process " + NameOfProcess(pid));
     for (const std::uint32_t gpu : gpus_)
       Line(fmt::format(R"("ph":"M","pid":{},"name":"process_name","args":{{"name":"GPU {}"}})", gpu + 1, gpu));
   }
@@ -219,8 +246,10 @@ class Writer {
   std::map<Track, pid_t> processes_;
   std::map<Track, TraceRecord> lasting_;  // the last record of each track that is not idle
   std::map<Track, Frozen> frozen_;
-  std::map<std::uint32_t, std::set<std::uint64_t>> waiting_;  // vGPUs, by GPU
-  std::map<std::uint32_t, bool> queued_;                      // the counter has begun
+  std::map<Track, pid_t> suspensions_;
+  std::map<std::pair<std::uint64_t, pid_t>, TraceRecord> phases_;  // the last record of each that is not none; by vGPU
+  std::map<std::uint32_t, std::set<std::uint64_t>> waiting_;       // vGPUs, by GPU
+  std::map<std::uint32_t, bool> queued_;                           // the counter has begun
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "server/channels/channel_server.h"
+#include "server/model/suspension_state.h"
 #include "server/time/time_server.h"
 
 namespace tessera::face {
@@ -104,6 +105,46 @@ TEST(TraceJson, ShowsFreezesMovesAndCounters) {
   ASSERT_EQ(counters.size(), 2u);
   EXPECT_EQ(counters[0]["args"], (json{{"resident", 100}, {"swapped", 200}}));
   EXPECT_EQ(counters[1]["args"]["ms"], 20.0);
+}
+
+TEST(TraceJson, ShowsThePhasesOfSuspensions) {
+  using enum server::SuspensionPhase;
+  TraceCopy trace{.now = kBegin + 100 * kMillisecond};
+  trace.programs[12] = "python";
+  const auto enters = [&](Nanos at, Nanos took, server::SuspensionPhase before, server::SuspensionPhase phase,
+                          std::uint32_t gpu, std::uint64_t bytes = 0) {
+    trace.records.push_back({.at = kBegin + at * kMillisecond,
+                             .took = took * kMillisecond,
+                             .value = static_cast<std::uint64_t>(phase),
+                             .other = bytes,
+                             .vgpu = 7,
+                             .pid = 12,
+                             .gpu = gpu,
+                             .kind = TraceKind::kSuspension,
+                             .old_value = static_cast<std::uint32_t>(before)});
+  };
+  enters(10, 0, kNone, kLeaves, 0);
+  enters(30, 20, kLeaves, kSuspended, 0, 5000);
+  enters(60, 30, kSuspended, kRestores, 1);  // on another GPU by then
+  auto spans = Shown(trace, "X");
+  ASSERT_EQ(spans.size(), 3u);
+  EXPECT_EQ(spans[0]["name"], "leaves");
+  EXPECT_EQ(spans[0]["dur"], 20'000.0);
+  EXPECT_EQ(spans[0]["args"], (json{{"pid", 12}, {"bytes", 5000}}));
+  EXPECT_EQ(spans[1]["name"], "suspended");
+  EXPECT_EQ(spans[1]["pid"], 2) << "GPU 1";
+  EXPECT_EQ(spans[2]["name"], "restores");
+  EXPECT_EQ(spans[2]["dur"], 40'000.0) << "to the end of the trace";
+  EXPECT_EQ(Shown(trace, "M")[0]["args"]["name"], "suspension of process 12 python");
+  enters(90, 30, kRestores, kNone, 1);
+  spans = Shown(trace, "X");
+  ASSERT_EQ(spans.size(), 3u);
+  EXPECT_EQ(spans[2]["dur"], 30'000.0) << "it is over";
+  trace.records.clear();
+  enters(100, 5000, kSuspended, kSuspended, 0);  // as the daemon completes a copy
+  spans = Shown(trace, "X");
+  ASSERT_EQ(spans.size(), 1u);
+  EXPECT_EQ(spans[0]["dur"], 5e6);
 }
 
 TEST(TraceJson, AnEmptyOneIsOneToo) {

@@ -1,4 +1,4 @@
-#include "face/http/http_server.h"
+#include "face/http/server/http_server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -64,6 +64,8 @@ TEST_F(HttpServerTest, GpusHaveEveryField) {
                              {"last_xid", nullptr},
                              {"last", nullptr},
                              {"last_us", nullptr}}},
+                           {"draining", false},
+                           {"drain", nullptr},
                            {"control",
                             {{"by", "gate"},
                              {"why", "there is no way to steer them"},
@@ -173,6 +175,8 @@ TEST_F(HttpServerTest, AVGpuFromCreationToRemoval) {
            {"freezes", 0},
            {"state", "idle"},
            {"gpu_failed", false},
+           {"migrating_to", nullptr},
+           {"migrate_error", nullptr},
            {"gpu_faults", 0},
            {"processes", json::array()}}));
   EXPECT_EQ(Get("/v1/vgpus/a").body, answer.body);
@@ -233,6 +237,11 @@ TEST_F(HttpServerTest, Processes) {
                                 {"memory_stranded_bytes", 0},
                                 {"memory_hot_out_bytes", 0},
                                 {"memory_evicting_bytes", 0},
+                                {"suspension", nullptr},
+                                {"suspension_left_bytes", nullptr},
+                                {"suspended_to", nullptr},
+                                {"suspended_by", nullptr},
+                                {"suspend_error", nullptr},
                                 {"evict_error", nullptr},
                                 {"moved_out_bytes", 0},
                                 {"moved_in_bytes", 0},
