@@ -1,8 +1,13 @@
 #include "cli/command_options.h"
 
+#include "cli/commands/targets.h"
 #include "cli/vgpu/settings_options.h"
 
 namespace tessera::cli {
+
+void AddTargets(CLI::App& app, std::vector<std::string>& targets) {
+  app.add_option("PID|VGPU...", targets)->required()->expected(1, -1)->type_name("VGPU")->check(Checked(TargetPath));
+}
 
 void AddCommon(CLI::App& app, Common& common, unsigned takes) {
   if (takes & kRunDir) {

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "cli/command_line.h"
 #include "cli/vgpu/settings.h"
@@ -13,6 +14,8 @@ namespace tessera::cli {
 enum Takes : unsigned { kRunDir = 1, kSoft = 2, kJson = 4, kDaemon = kRunDir | kSoft, kAll = kDaemon | kJson };
 
 void AddCommon(CLI::App& app, Common& common, unsigned takes);
+// One or more processes or vGPUs, which TargetPath understands.
+void AddTargets(CLI::App& app, std::vector<std::string>& targets);
 CLI::App& AddCommand(CLI::App& parent, const char* name, const char* description, const char* footer);
 // Makes `action` that of the command line when `command` is chosen.
 void Does(CommandLine& line, CLI::App& command, const Action& action);

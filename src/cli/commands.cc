@@ -50,7 +50,9 @@ void AddCommands(CommandLine& line) {
   AddVgpuCommands(line);
   AddSpaceCommands(line);
   AddSteeringCommands(line);
+  AddMovingCommands(line);
   AddDaemonCommands(line);
+  AddPlanCommand(line);
   AddMachineCommands(line);
   AddReference(line);
 }

@@ -4,6 +4,7 @@
 #include "cli/commands/events.h"
 #include "cli/commands/reload.h"
 #include "cli/commands/trace.h"
+#include "cli/page/page.h"
 #include "cli/vgpu/settings_options.h"
 
 namespace tessera::cli {
@@ -52,6 +53,22 @@ void AddTrace(CommandLine& line) {
   Does(line, trace, [&line, &choices] { return WriteTrace(line.common, choices); });
 }
 
+void AddPage(CommandLine& line) {
+  CLI::App& page =
+      AddCommand(line.app, "page",
+                 "Open the live page in a browser\n"
+                 "Prints an address for a browser on this computer and serves it until this command is stopped.\n"
+                 "The page shows and steers what you may. The address has a token that holds as long as this\n"
+                 "command runs: whoever has it has your rights.",
+                 "Examples:\n"
+                 "  tessera page\n"
+                 "  ssh -t -L 9478:127.0.0.1:9478 NODE tessera page --port 9478");
+  auto& port = line.Keep<std::uint16_t>();
+  page.add_option("--port", port, "port to listen on (default: any that is free)")->type_name("PORT");
+  AddCommon(page, line.common, kAll);
+  Does(line, page, [&line, &port] { return ServePage(line.common, port); });
+}
+
 void AddReload(CommandLine& line) {
   CLI::App& reload =
       AddCommand(line.app, "reload",
@@ -68,6 +85,7 @@ void AddReload(CommandLine& line) {
 void AddDaemonCommands(CommandLine& line) {
   AddEvents(line);
   AddTrace(line);
+  AddPage(line);
   AddReload(line);
 }
 

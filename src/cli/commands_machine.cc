@@ -1,3 +1,4 @@
+#include "cli/bench/bench.h"
 #include "cli/command_options.h"
 #include "cli/commands.h"
 #include "cli/commands/cdi.h"
@@ -107,6 +108,26 @@ void AddDemo(CommandLine& line) {
   Does(line, demo, [&line, &seconds] { return Demo(line.common, seconds); });
 }
 
+void AddBench(CommandLine& line) {
+  CLI::App& bench =
+      AddCommand(line.app, "bench",
+                 "Measure a GPU for plans\n"
+                 "With --gpu-model it measures what Tessera's actions cost on this GPU: switches between\n"
+                 "programs, freezes and thaws, memory that moves, a context, the memory's bandwidth, and\n"
+                 "programs that run at once in a space. It writes a file of TOML, which plans read. It has a\n"
+                 "daemon and programs of its own and takes half a minute. Nothing else should use the GPU.",
+                 "Examples:\n"
+                 "  tessera bench --gpu-model --output my-gpu.toml\n"
+                 "  tessera bench --gpu-model --soft=1GiB");
+  auto& choices = line.Keep<BenchChoices>();
+  bench.add_flag("--gpu-model", choices.gpu_model, "measure the model of a GPU")->required();
+  bench.add_option("-o,--output", choices.output, "file to replace (default -: stdout)")->type_name("FILE");
+  bench.add_option("--gpu", choices.gpu, "index of the GPU (default 0)")->type_name("N");
+  bench.add_flag("--force", choices.force, "although other programs use the GPU");
+  AddCommon(bench, line.common, kSoft);
+  Does(line, bench, [&line, &choices] { return Bench(line.common, choices); });
+}
+
 void AddVersion(CommandLine& line) {
   CLI::App& version = AddCommand(line.app, "version", "Show the versions of this program and of the daemon",
                                  "Examples:\n  tessera version --json");
@@ -120,6 +141,7 @@ void AddMachineCommands(CommandLine& line) {
   AddCdi(line);
   AddDoctor(line);
   AddDemo(line);
+  AddBench(line);
   AddVersion(line);
 }
 

@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/commands/evict.h"
 #include "cli/commands/steer.h"
+#include "cli/commands/targets.h"
 #include "cli/vgpu/settings_options.h"
 
 namespace tessera::cli {
@@ -12,11 +13,7 @@ void AddFreeze(CommandLine& line, const char* name, const char* description, con
                Result<int> (*steer)(const Common&, const std::vector<std::string>&)) {
   CLI::App& command = AddCommand(line.app, name, description, footer);
   auto& targets = line.Keep<std::vector<std::string>>();
-  command.add_option("PID|VGPU...", targets)
-      ->required()
-      ->expected(1, -1)
-      ->type_name("VGPU")
-      ->check(Checked(TargetPath));
+  AddTargets(command, targets);
   AddCommon(command, line.common, kDaemon);
   Does(line, command, [&line, &targets, steer] { return steer(line.common, targets); });
 }
@@ -40,11 +37,7 @@ void AddEvict(CommandLine& line) {
     std::string keep = "0";
   };
   auto& choices = line.Keep<Choices>();
-  evict.add_option("PID|VGPU...", choices.targets)
-      ->required()
-      ->expected(1, -1)
-      ->type_name("VGPU")
-      ->check(Checked(TargetPath));
+  AddTargets(evict, choices.targets);
   evict
       .add_option("--to", choices.keep,
                   "memory of each target that may stay on the GPU,\ncontexts included (default 0)")

@@ -1,3 +1,4 @@
+#include "base/duration.h"
 #include "cli/command_options.h"
 #include "cli/commands.h"
 #include "cli/commands/vgpu.h"
@@ -23,6 +24,22 @@ void AddVgpuLists(CommandLine& line, CLI::App& vgpu) {
   AddVgpuName(show, name);
   AddCommon(show, line.common, kAll);
   Does(line, show, [&line, &name] { return ShowVgpu(line.common, name); });
+}
+
+void AddVgpuRecord(CommandLine& line, CLI::App& vgpu) {
+  const auto is_span = Checked([](const std::string& text) { return ParseDuration(text); });
+  CLI::App& command = AddCommand(vgpu, "record",
+                                 "Record what vGPUs use, as a CSV for tessera plan\n"
+                                 "A row for each vGPU and interval: when the interval began, the part of it in which\n"
+                                 "the vGPU had work (its waits included), and its memory at the end.",
+                                 "Examples:\n"
+                                 "  tessera vgpu record --for 24h >day.csv\n"
+                                 "  tessera vgpu record --every 1min --for 8h >shift.csv");
+  auto& times = line.Keep<RecordTimes>();
+  command.add_option("--every", times.every, "length of an interval (default: 10s)")->type_name("TIME")->check(is_span);
+  command.add_option("--for", times.lasts, "end after this time (default: never)")->type_name("TIME")->check(is_span);
+  AddCommon(command, line.common, kDaemon);
+  Does(line, command, [&line, &times] { return RecordVgpus(line.common, times); });
 }
 
 void AddVgpuChanges(CommandLine& line, CLI::App& vgpu) {
@@ -73,6 +90,7 @@ void AddVgpu(CommandLine& line) {
   vgpu.require_subcommand(1);
   AddVgpuLists(line, vgpu);
   AddVgpuChanges(line, vgpu);
+  AddVgpuRecord(line, vgpu);
 }
 
 }  // namespace

@@ -6,8 +6,7 @@
 
 #include "base/clock.h"
 #include "base/size.h"
-#include "cli/commands/steer.h"
-#include "cli/terminal/output.h"
+#include "cli/commands/targets.h"
 #include "client/api_client.h"
 #include "client/json_fields.h"
 
@@ -40,14 +39,6 @@ Result<void> Await(const ApiClient& client, const std::string& target, const Jso
   }
 }
 
-Result<Json> Begin(const ApiClient& client, const std::string& target, std::uint64_t keep) {
-  const auto path = TargetPath(target);
-  if (!path) return std::unexpected(path.error());
-  auto answer = client.Post(*path + "/evict", Json{{"to_bytes", keep}});
-  if (!answer) return std::unexpected(answer.error());
-  return Field(*answer, "evictions");
-}
-
 }  // namespace
 
 EvictionStanding StandingOf(const Json& evictions, const Json& processes) {
@@ -76,30 +67,8 @@ bool Patience::Lasts(std::uint64_t left, Nanos now) {
 Result<int> Evict(const Common& common, const std::vector<std::string>& targets, const std::string& keep) {
   const auto bytes = ParseSize(keep);
   if (!bytes) return std::unexpected(bytes.error());
-  const ApiClient client(common.RunDirectory());
-  Json all = Json::array();
-  std::vector<std::pair<std::string, Json>> begun;
-  int status = 0;
-  const auto fails = [&](const Error& error) {
-    PrintError(error);
-    status = 1;
-  };
-  for (const std::string& target : targets) {
-    auto evictions = Begin(client, target, *bytes);
-    // Without a daemon the other targets would fail with the same message.
-    if (!evictions && evictions.error().code == ECONNREFUSED) return std::unexpected(evictions.error());
-    if (!evictions) {
-      fails(evictions.error());
-      continue;
-    }
-    for (const Json& eviction : *evictions) all.push_back(eviction);
-    begun.emplace_back(target, std::move(*evictions));
-  }
-  for (const auto& [target, evictions] : begun) {
-    if (auto done = Await(client, target, evictions); !done) fails(done.error());
-  }
-  if (common.json) PrintJson(Json{{"evictions", all}});
-  return status;
+  return AskForTargets(common, targets, {.verb = "evict", .body = {{"to_bytes", *bytes}}, .begins = "evictions"},
+                       Await);
 }
 
 }  // namespace tessera::cli

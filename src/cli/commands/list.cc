@@ -90,6 +90,23 @@ std::string HealthNotes(const Json& gpus) {
   return failed + (errors.empty() ? "" : "\nErrors that the driver reported:\n" + errors);
 }
 
+// GPUs that drain, and what is still on them.
+std::string DrainNotes(const Json& gpus) {
+  std::string text;
+  for (const Json& gpu : gpus) {
+    if (!client::BoolField(gpu, "draining")) continue;
+    const Json& drain = Field(gpu, "drain");
+    const std::string name = "  GPU " + Count(gpu, "index") + ": ";
+    const std::string moving = client::TextsField(drain, "moving");
+    const Json& staying = Field(drain, "staying");
+    if (!moving.empty()) text += name + "on their way: " + Printable(moving) + "\n";
+    for (const Json& stay : staying)
+      text += name + "vGPU " + TextField(stay, "vgpu") + " stays: " + Printable(TextField(stay, "why")) + "\n";
+    if (moving.empty() && staying.empty()) text += name + "it is empty\n";
+  }
+  return text.empty() ? "" : "\nDraining, so they take no newcomers until tessera gpu undrain:\n" + text;
+}
+
 }  // namespace
 
 Table ProcessTable(const Json& processes) {
@@ -179,7 +196,7 @@ std::string GpuNotes(const Json& gpus) {
     if (TextField(control, "by") == "gate" && !why.empty()) text += "  GPU " + Count(gpu, "index") + ": " + why + "\n";
   }
   if (!text.empty()) text = "\nGates divide the time, only between kernels, because channels are not steered:\n" + text;
-  return HealthNotes(gpus) + text + SwapNotes(gpus);
+  return HealthNotes(gpus) + DrainNotes(gpus) + text + SwapNotes(gpus);
 }
 
 Result<int> ListProcesses(const Common& common) {

@@ -25,9 +25,19 @@ inline std::string Percent(const client::Json& object, const char* name) {
 inline std::string Time(const client::Json& object, const char* name) {
   return client::Field(object, name).is_null() ? "" : FormatMicroseconds(client::IntegerField(object, name));
 }
+
+// How a process on its way off its GPUs or back is called: "suspended" while nothing of it is there, "suspended (idle)"
+// if its first call brings it back, else "moving". Empty: it is on them.
+inline std::string SuspensionWord(const client::Json& object) {
+  const std::string phase = client::TextField(object, "suspension");
+  if (phase == "suspended" && client::TextField(object, "suspended_by") == "idle") return "suspended (idle)";
+  return phase.empty() || phase == "suspended" ? phase : "moving";
+}
+
 // The state of a vGPU or a process. A GPU that has failed comes first, then a freeze.
 inline std::string State(const client::Json& object) {
   if (client::BoolField(object, "gpu_failed")) return "failed";
+  if (const std::string word = SuspensionWord(object); !word.empty()) return word;
   return client::TextsField(object, "frozen").empty() ? client::TextField(object, "state") : "frozen";
 }
 

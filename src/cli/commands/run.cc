@@ -2,35 +2,28 @@
 
 #include <unistd.h>
 
-#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <sstream>
-#include <thread>
 
-#include "base/clock.h"
 #include "cli/launch/child.h"
 #include "cli/launch/daemon.h"
 #include "cli/launch/environment.h"
 #include "cli/launch/kernel_gate.h"
+#include "cli/launch/space.h"
 #include "client/json_fields.h"
 #include "guard/supervisor/filter.h"
 
 namespace tessera::cli {
 using client::ApiClient;
-using client::BoolField;
 using client::Json;
-using client::NumberField;
 using client::TextField;
 
 namespace {
 
 // An embedded daemon may end between two of our requests; then another one is started.
 constexpr int kAttempts = 5;
-
-constexpr Nanos kUntilReady = 20 * kSecond;  // of a space: its MPS server may be starting
-constexpr std::chrono::milliseconds kAskSpaceAgain(10);
 
 std::string NameOf(const std::string& program) { return std::filesystem::path(program).filename().string(); }
 
@@ -84,29 +77,6 @@ Result<std::vector<Json>> VgpusFor(const ApiClient& client, const RunChoices& ch
   auto made = MakeVgpu(client, choices, program);
   if (!made) return std::unexpected(made.error());
   return std::vector<Json>{std::move(*made)};
-}
-
-// Waits until the space of the vGPU takes programs, if it is in one.
-Result<void> EnterSpace(const ApiClient& client, const Json& vgpu, ProgramPlace& place) {
-  const std::string name = TextField(vgpu, "space");
-  if (name.empty()) return {};
-  for (const Nanos until = MonotonicNow() + kUntilReady;;) {
-    const auto space = client.Get("/v1/spaces/" + name);
-    if (!space) return std::unexpected(space.error());
-    const std::string state = TextField(*space, "state");
-    if (state == "ready") {
-      place.mps_pipes = TextField(*space, "pipe_directory");
-      // Of SMs of its own the shim makes a green context, which the driver refuses beside a percentage.
-      place.sm_limit_pct = BoolField(vgpu, "sm_reserved") ? 100 : NumberField(vgpu, "sm_limit_pct");
-      return {};
-    }
-    if (MonotonicNow() >= until) {
-      const std::string error = TextField(*space, "error");
-      return Fail(ETIMEDOUT, "space " + name + " is not ready (" + state + (error.empty() ? "" : ": " + error) + ")",
-                  "see 'tessera space show " + name + "', and 'tessera doctor'");
-    }
-    std::this_thread::sleep_for(kAskSpaceAgain);
-  }
 }
 
 Result<ProgramPlace> FindPlace(const Common& common, const RunChoices& choices, const std::string& program) {

@@ -16,11 +16,4 @@ Result<int> Thaw(const Common& common, const std::vector<std::string>& targets);
 // tessera adopt PID --vgpu NAME: puts a running program into a vGPU, whose limits hold for it from now on.
 Result<int> Adopt(const Common& common, const std::string& pid, const std::string& vgpu);
 
-// The API path for a target on the command line: digits name a process, anything else a vGPU. "vgpu:NAME" is for a vGPU
-// whose name is digits. EINVAL or ERANGE for a word that can name neither.
-Result<std::string> TargetPath(const std::string& word);
-
-// Reads a process ID. EINVAL.
-Result<int> ParsePid(const std::string& text);
-
 }  // namespace tessera::cli

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/duration.h"
 #include "base/size.h"
 #include "cli/commands/evict.h"
 #include "cli/commands/listing.h"
 #include "cli/terminal/output.h"
+#include "cli/vgpu/use_record.h"
 #include "client/api_client.h"
 #include "client/json_fields.h"
 
@@ -26,7 +28,7 @@ using client::TextsField;
 
 namespace {
 
-constexpr std::chrono::milliseconds kAskAgain(20);
+constexpr std::chrono::milliseconds kAskStateAgain(20);
 
 // "30:60", as --compute takes it.
 std::string Compute(const Json& vgpu) {
@@ -163,7 +165,7 @@ Result<Json> AwaitLimit(const ApiClient& client, const std::string& path) {
     if (left == 0) return vgpu;
     const std::string stays = TextField(*vgpu, "over_limit_error");
     if (stays.empty() && patience.Lasts(left, MonotonicNow())) {
-      std::this_thread::sleep_for(kAskAgain);
+      std::this_thread::sleep_for(kAskStateAgain);
       continue;
     }
     return Fail(EBUSY,
@@ -294,6 +296,30 @@ Result<int> SetVgpu(const Common& common, const std::string& name, const VgpuSet
   if (!vgpu) return std::unexpected(vgpu.error());
   if (common.json) PrintJson(*vgpu);
   return 0;
+}
+
+Result<int> RecordVgpus(const Common& common, const RecordTimes& times) {
+  const auto every = ParseDuration(times.every);
+  if (!every) return std::unexpected(every.error());
+  const auto lasts = times.lasts.empty() ? Result<Nanos>(kNever) : ParseDuration(times.lasts);
+  if (!lasts) return std::unexpected(lasts.error());
+  if (*every < 100 * kMillisecond) return Fail(ERANGE, "'" + times.every + "' is too short", "give 100ms or more");
+  const ApiClient client(common.RunDirectory());
+  // Wall clock times that never go back, whatever is done to the clock.
+  const Nanos begin = MonotonicNow();
+  const Nanos wall = std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count() - begin;
+  UseRecord record;
+  for (Nanos next = begin;; next += *every) {
+    std::this_thread::sleep_for(std::chrono::nanoseconds(std::max<Nanos>(next - MonotonicNow(), 0)));
+    auto answer = client.Get("/v1/vgpus");
+    if (!answer && next == begin) return std::unexpected(answer.error());
+    if (next == begin) Print(UseRecord::kColumns);
+    // A daemon that is started anew is a gap in the record.
+    if (answer) Print(record.Rows(Field(*answer, "vgpus"), MonotonicNow() + wall));
+    if (!answer) PrintError(answer.error());
+    std::fflush(stdout);
+    if (next - begin >= *lasts) return 0;
+  }
 }
 
 Result<int> RemoveVgpu(const Common& common, const std::string& name, bool force) {

@@ -10,11 +10,18 @@
 
 namespace tessera::cli {
 
-// tessera vgpu ls|show|create|set|rm.
+// When `tessera vgpu record` asks, as texts of ParseDuration.
+struct RecordTimes {
+  std::string every = "10s";
+  std::string lasts;  // empty: until it is ended
+};
+
+// tessera vgpu ls|show|create|set|record|rm.
 Result<int> ListVgpus(const Common& common, bool quiet);
 Result<int> ShowVgpu(const Common& common, const std::string& name);
 Result<int> CreateVgpu(const Common& common, const std::string& name, const VgpuSettings& settings);
 Result<int> SetVgpu(const Common& common, const std::string& name, const VgpuSettings& settings);
+Result<int> RecordVgpus(const Common& common, const RecordTimes& times);
 Result<int> RemoveVgpu(const Common& common, const std::string& name, bool force);
 
 // The table of `ls`, from the array in GET /v1/vgpus, and the lines of `show`, from one of its elements.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "cli/launch/space.h"
 #include "client/json_fields.h"
 
 namespace tessera::cli {
@@ -31,13 +32,17 @@ Result<void> DemoCast::Make(const std::string& name, Json settings) {
   settings["name"] = name;
   settings["ephemeral"] = true;
   settings["owner_pid"] = getpid();
+  settings["gpu"] = stage_.gpu();
   if (auto made = stage_.client().Post("/v1/vgpus", settings); !made) return std::unexpected(made.error());
   return {};
 }
 
 Result<DemoTenant*> DemoCast::Enter(const std::string& name, const std::vector<std::string>& arguments) {
-  const auto variables =
-      ProgramVariables(stage_.PlaceIn(name), [](const char* variable) { return std::getenv(variable); });
+  ProgramPlace place = stage_.PlaceIn(name);
+  const auto vgpu = Ask(name);
+  if (!vgpu) return std::unexpected(vgpu.error());
+  if (auto entered = EnterSpace(stage_.client(), *vgpu, place); !entered) return std::unexpected(entered.error());
+  const auto variables = ProgramVariables(place, [](const char* variable) { return std::getenv(variable); });
   if (!variables) return std::unexpected(variables.error());
   return Start(name, arguments, *variables);
 }
@@ -69,7 +74,7 @@ Result<void> DemoCast::Listen(Nanos deadline) {
   for (const DemoTenant& tenant : tenants_) {
     outputs.push_back({.fd = tenant.ended() ? -1 : tenant.output(), .events = POLLIN, .revents = 0});
   }
-  if (interrupted) return Fail(EINTR, "the demo was interrupted");
+  if (interrupted) return Fail(EINTR, "interrupted");
   if (poll(outputs.data(), outputs.size(), kListenMilliseconds) > 0) {
     auto output = outputs.begin();
     for (DemoTenant& tenant : tenants_) {
@@ -81,7 +86,7 @@ Result<void> DemoCast::Listen(Nanos deadline) {
     const std::string why = tenant.story().complaint;
     return Fail(EIO, "the program in " + tenant.name() + " ended too early" + (why.empty() ? "" : ": " + why));
   }
-  if (MonotonicNow() > deadline) return Fail(ETIMEDOUT, "the demo's programs took too long", "see 'tessera doctor'");
+  if (MonotonicNow() > deadline) return Fail(ETIMEDOUT, "the programs took too long", "see 'tessera doctor'");
   return {};
 }
 

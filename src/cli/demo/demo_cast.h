@@ -19,7 +19,7 @@ class DemoCast {
 
   // Makes the vGPU `name` with `settings` (fields of the API). The stage's daemon does not end while there is one.
   Result<void> Make(const std::string& name, client::Json settings);
-  // Starts a tenant with `arguments` in the vGPU `name`. Both last until Dismiss.
+  // Starts a tenant with `arguments` in the vGPU `name`; waits for its space, if it is in one. Both last until Dismiss.
   Result<DemoTenant*> Enter(const std::string& name, const std::vector<std::string>& arguments);
   // Starts a tenant without Tessera. It may fail.
   Result<DemoTenant*> EnterWithoutTessera(const std::string& name, const std::vector<std::string>& arguments);

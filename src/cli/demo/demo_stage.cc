@@ -45,8 +45,9 @@ void EndDaemon(int pid) {
 
 }  // namespace
 
-Result<DemoStage> DemoStage::Set(const Common& common) {
+Result<DemoStage> DemoStage::Set(const Common& common, unsigned gpu) {
   DemoStage stage;
+  stage.gpu_ = gpu;
   stage.common_ = common;
   stage.common_.soft = common.soft || !HasRealGpu();
   if (stage.common_.soft) setenv("TESSERA_SOFT_NAME", SoftName().c_str(), 1);
@@ -60,6 +61,7 @@ Result<DemoStage> DemoStage::Set(const Common& common) {
 
 DemoStage::DemoStage(DemoStage&& other) noexcept
     : common_(std::exchange(other.common_, {})),
+      gpu_(other.gpu_),
       daemon_pid_(std::exchange(other.daemon_pid_, 0)),
       device_name_(std::move(other.device_name_)),
       device_uuid_(std::move(other.device_uuid_)),
@@ -87,9 +89,12 @@ Result<void> DemoStage::StartDaemon() {
   if (!answer) return std::unexpected(answer.error());
   const Json& gpus = Field(*answer, "gpus");
   if (gpus.empty()) return Fail(ENODEV, "the daemon has no GPU", "see 'tessera doctor'");
-  device_name_ = TextField(gpus[0], "name");
-  device_uuid_ = TextField(gpus[0], "uuid");
-  memory_bytes_ = IntegerField(gpus[0], "memory_total_bytes");
+  if (gpu_ >= gpus.size())
+    return Fail(ENODEV, "there is no GPU " + std::to_string(gpu_) + ": they are numbered from 0 to " +
+                            std::to_string(gpus.size() - 1));
+  device_name_ = TextField(gpus[gpu_], "name");
+  device_uuid_ = TextField(gpus[gpu_], "uuid");
+  memory_bytes_ = IntegerField(gpus[gpu_], "memory_total_bytes");
   return {};
 }
 

@@ -9,12 +9,12 @@
 
 namespace tessera::cli {
 
-// The demo's surroundings: a GPU, and a daemon of its own in a temporary directory, so that it neither needs nor
-// disturbs another. All of it is removed afterwards, however the demo ends.
+// The surroundings of the demo, and of a measurement: a GPU, and a daemon of its own in a temporary directory, so that
+// it neither needs nor disturbs another. All of it is removed afterwards, however the demo ends.
 class DemoStage {
  public:
-  // Uses a real GPU if there is one and `common` does not ask for the soft one.
-  static Result<DemoStage> Set(const Common& common);
+  // Uses a real GPU if there is one and `common` does not ask for the soft one: the `gpu`-th of the daemon's, from 0.
+  static Result<DemoStage> Set(const Common& common, unsigned gpu = 0);
   DemoStage(DemoStage&& other) noexcept;
   DemoStage& operator=(DemoStage&&) = delete;
   ~DemoStage();
@@ -26,6 +26,7 @@ class DemoStage {
   Variables WithoutTessera() const;
 
   bool soft() const { return common_.soft; }
+  unsigned gpu() const { return gpu_; }  // its index
   const std::string& device_name() const { return device_name_; }
   std::uint64_t memory_bytes() const { return memory_bytes_; }  // of the GPU
 
@@ -34,6 +35,7 @@ class DemoStage {
   Result<void> StartDaemon();
 
   Common common_;
+  unsigned gpu_ = 0;
   int daemon_pid_ = 0;
   std::string device_name_;
   std::string device_uuid_;

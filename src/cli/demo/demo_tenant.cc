@@ -40,6 +40,7 @@ void TenantStory::Take(const std::string& line) {
   if (event == "ready") {
     ready = true;
     iterations = IntegerField(json, "iterations");
+    sms = IntegerField(json, "sms");
     samples.push_back(sample);
   } else if (event == "progress") {
     samples.push_back(sample);

@@ -24,6 +24,7 @@ struct TenantStory {
   bool done = false;
   bool verified = false;
   std::uint64_t iterations = 0;        // of its kernels
+  std::uint64_t sms = 0;               // that it sees
   std::vector<Sample> samples;         // in the order of time
   std::vector<std::uint64_t> refused;  // each time it was refused memory: the bytes that it had got until then
   std::string complaint;               // the last line that is not an event: the reason of a failure

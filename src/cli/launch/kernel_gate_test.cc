@@ -5,12 +5,12 @@
 #include <sys/un.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <thread>
 
 #include "base/seqpacket.h"
+#include "base/testing/temporary_folder.h"
 #include "wire/protocol.h"
 
 namespace tessera::cli {
@@ -35,11 +35,9 @@ class FakeDaemon {
   using Conversation = std::function<void(FakeDaemon&)>;
 
   explicit FakeDaemon(Conversation conversation) {
-    std::string folder = "/tmp/tessera-guard-test-XXXXXX";
-    run_dir_ = mkdtemp(folder.data());
     listener_ = UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = {}};
-    (run_dir_ + "/client.sock").copy(address.sun_path, sizeof address.sun_path - 1);
+    (run_dir_.path() + "/client.sock").copy(address.sun_path, sizeof address.sun_path - 1);
     EXPECT_EQ(bind(listener_.Get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(listen(listener_.Get(), 1), 0);
     thread_ = std::thread([this, conversation = std::move(conversation)] {
@@ -48,12 +46,9 @@ class FakeDaemon {
       peer_.Reset();
     });
   }
-  ~FakeDaemon() {
-    thread_.join();
-    std::filesystem::remove_all(run_dir_);
-  }
+  ~FakeDaemon() { thread_.join(); }
 
-  const std::string& run_dir() const { return run_dir_; }
+  const std::string& run_dir() const { return run_dir_.path(); }
 
   Received Receive() {
     Received received;
@@ -74,7 +69,7 @@ class FakeDaemon {
   }
 
  private:
-  std::string run_dir_;
+  const TemporaryFolder run_dir_;
   UniqueFd listener_, peer_;
   std::thread thread_;
 };

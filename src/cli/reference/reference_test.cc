@@ -81,7 +81,7 @@ TEST(Reference, CompletionKnowsCommandsOptionsAndNames) {
   CommandLine line;
   AddCommands(line);
   const std::string script = BashCompletion(line.app);
-  EXPECT_THAT(script, HasSubstr("\"tessera vgpu\") choices=\"ls show create set rm\""));
+  EXPECT_THAT(script, HasSubstr("\"tessera vgpu\") choices=\"ls show create set rm record\""));
   EXPECT_THAT(script, HasSubstr("--run-dir) _filedir -d"));
   EXPECT_THAT(script, HasSubstr("--vgpu) COMPREPLY=($(compgen -W \"$(tessera vgpu ls --quiet"));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/text/counted.h"
 #include "cli/terminal/output.h"
 #include "cli/top/top_draw.h"
 #include "cli/top/top_list.h"
@@ -10,15 +11,11 @@
 namespace tessera::cli::top {
 namespace {
 
-std::string Count(std::size_t number, const std::string& what) {
-  return std::to_string(number) + " " + what + (number == 1 ? "" : what.ends_with('s') ? "es" : "s");
-}
-
 void DrawHead(const Model& model, Screen& screen) {
   const Snapshot& now = model.snapshot();
   std::string text = "tessera top";
   if (now.at > 0) {
-    text += " - " + Count(now.vgpus.size(), "vGPU") + ", " + Count(now.processes.size(), "process");
+    text += " - " + Counted(now.vgpus.size(), "vGPU") + ", " + Counted(now.processes.size(), "process");
     const auto frozen = std::ranges::count_if(now.processes, &Process::frozen_by_operator);
     if (frozen > 0) text += " (" + std::to_string(frozen) + " frozen)";
   }
@@ -73,7 +70,7 @@ int DrawGpus(const Model& model, Screen& screen, bool live) {
   for (int i = 0; i < shown; ++i, y += two_lines ? 2 : 1) {
     // In the last line there is room for: that there are more.
     if (i == shown - 1 && shown < count && shown > 1) {
-      screen.Put(0, y, "and " + Count(count - i, "other GPU") + " (no room to show them)");
+      screen.Put(0, y, "and " + Counted(count - i, "other GPU") + " (no room to show them)");
     } else {
       DrawGpu(model, gpus[i], screen, y, two_lines, live);
     }

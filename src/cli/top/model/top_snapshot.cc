@@ -72,6 +72,8 @@ Process ReadProcess(const Json& json) {
   if (!Field(json, "compute_busy_us").is_null()) process.busy_us = IntegerField(json, "compute_busy_us");
   if (process.frozen_by_operator) process.state = "frozen";
   if (IntegerField(json, "memory_evicting_bytes") > 0) process.state = "evicting";
+  if (const std::string phase = TextField(json, "suspension"); !phase.empty())
+    process.state = phase == "suspended" ? phase : "moving";
   return process;
 }
 

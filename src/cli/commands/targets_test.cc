@@ -1,4 +1,4 @@
-#include "cli/commands/steer.h"
+#include "cli/commands/targets.h"
 
 #include <gtest/gtest.h>
 
