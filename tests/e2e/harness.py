@@ -168,9 +168,12 @@ class Tenant:
         while self.until("progress")["kernels"] < wanted:
             pass
 
+    def send_signal(self, number):
+        self.child.send_signal(number)
+
     def finish(self):
         """Ends it. The kernels that it completed, all of which were verified."""
-        self.child.send_signal(signal.SIGTERM)
+        self.send_signal(signal.SIGTERM)
         done = self.until("done")
         if not done["verified"] or self.child.wait(DEADLINE_S) != 0:
             raise AssertionError(f"wrong results: {done} {self.child.stderr.read()}")

@@ -21,7 +21,7 @@ TOKEN = "0123456789abcdef"
 
 
 def attach(uuid):
-    return message(ATTACH, struct.pack("<16sQQQII", bytes.fromhex(uuid.removeprefix("GPU-").replace("-", "")), 0, 0, 0, 0, 0))
+    return message(ATTACH, struct.pack("<16sQQQIIII64s", bytes.fromhex(uuid.removeprefix("GPU-").replace("-", "")), 0, 0, 0, 0, 0, 0, 0, b""))
 
 
 @unittest.skipUnless(os.getuid() == 0, "only root can be several users")

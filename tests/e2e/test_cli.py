@@ -165,7 +165,7 @@ class Commands(SoftGpuTest):
         self.assertEqual(set(gpu), {
             "index", "uuid", "name", "driver", "nvlink_group", "soft", "memory_total_bytes", "memory_reserve_bytes", "memory_used_bytes",
             "memory_promised_bytes", "memory_unmanaged_bytes", "context_bytes", "compute_requested_pct", "compute_busy_pct",
-            "vgpus", "processes", "holder", "health", "control", "swap"})
+            "vgpus", "processes", "holder", "health", "draining", "drain", "control", "swap"})
         self.assertEqual(set(gpu["health"]), {"failed", "why", "xid_errors", "ecc_errors", "last_xid", "last", "last_us"})
         self.assertEqual(set(gpu["swap"]), {"max_bytes", "pool_bytes", "pool_goal_bytes", "pool_used_bytes", "file_bytes",
                                             "file_used_bytes", "file_error", "capacity_bytes", "mover_pid", "decision", "mode", "turn_us"})
@@ -179,7 +179,7 @@ class Commands(SoftGpuTest):
             "compute_waited_us", "compute_throttled_us", "compute_debt_us", "throttled", "preempted",
             "freezes", "slice_us", "frozen", "state", "processes", "memory_resident_bytes", "memory_pinned_bytes", "memory_pinned_by",
             "memory_swap_current_bytes", "memory_swap_max_bytes", "moved_out_bytes", "moved_in_bytes", "moving_us",
-            "memory_pressure", "compute_pressure", "gpu_failed", "gpu_faults", "goal", "bursts",
+            "memory_pressure", "compute_pressure", "gpu_failed", "gpu_faults", "migrating_to", "migrate_error", "goal", "bursts",
             "gang", "labels", "space", "sm_limit_pct", "sm_reserved", "sm_burst", "sms", "sms_kept"})
         self.assertEqual(set(self.vgpu("team")["bursts"]), {"count", "requests", "p50_us", "p95_us", "p99_us", "solo_p50_us", "attained",
                                                             "violations", "verdict", "reason"})
@@ -190,7 +190,7 @@ class Commands(SoftGpuTest):
             "enforce", "complete", "channels", "groups", "frozen", "memory_resident_bytes", "memory_pinned_bytes",
             "memory_pinned_by", "memory_exported_bytes", "memory_swapped_bytes", "memory_stranded_bytes", "memory_hot_out_bytes", "memory_evicting_bytes", "evict_error", "moved_out_bytes", "moved_in_bytes", "moving_us",
             "memory_used_on_host_bytes", "memory_on_host_us", "memory_on_host_told_us", "memory_waited_us", "room_waits",
-            "gpu_failed"})
+            "gpu_failed", "suspension", "suspension_left_bytes", "suspended_to", "suspended_by", "suspend_error"})
         self.assertEqual((process["pid"], process["name"], process["vgpu"], process["memory_bytes"],
                           process["memory_measured_bytes"], process["contexts"]),
                          (shell.pid, "driver_shell", "team", 128 * MIB, 128 * MIB, 1))

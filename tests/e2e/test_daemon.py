@@ -273,7 +273,7 @@ class Packets(SoftGpuTest):
                              ("garbage", b"\xff" * 100), ("an answer", message(WELCOME, b"\0" * 224))):
             with self.subTest(f"{name} after Welcome"):
                 self.closes(self.welcomed(), packet)
-        other.send(message(ATTACH, b"\0" * 48))  # a GPU that does not exist: still answered
+        other.send(message(ATTACH, b"\0" * 120))  # a GPU that does not exist: still answered
         self.assertEqual(kind_of(other.recv(8192)), REFUSED)
         self.assertIn("connection closed", self.daemon_log())
 
@@ -339,7 +339,7 @@ class Api(SoftGpuTest):
 
     def test_what_is_not_there(self):
         for method, path in (("GET", "/v1/vgpus/nobody"), ("PATCH", "/v1/vgpus/nobody"), ("DELETE", "/v1/vgpus/nobody"),
-                             ("GET", "/v1/nothing"), ("GET", "/")):
+                             ("GET", "/v1/nothing"), ("GET", "/page/nothing")):
             with self.subTest(path):
                 self.problem(404, "ENOENT", method, path, {} if method == "PATCH" else None)
         self.problem(404, "ENOENT", "POST", "/v1/vgpus", {"gpu": 7})

@@ -192,6 +192,7 @@ class Api(FacesTest):
         if "/spaces" in template and pick.random() < 0.7:
             name = pick.choice(SPACES)
         text = template.replace("{name}", name).replace("{pid}", str(pid))
+        text = text.replace("{file}", pick.choice(["main.js", "page.css", "icon.svg", "none.js", name]))
         if pick.random() < 0.3:
             text += "?" + pick.choice(["last=5", "last=-1", "last=99999", "past_ms=1", "past_ms=x", "past_ms=" + "9" * 30, "saved=1",
                                        "force=1", "force=yes", "&&&=", "a=b&" * 1000, "%ff=%00", "force=1&force=0"])
@@ -244,7 +245,7 @@ class Api(FacesTest):
                  b"Expect: 100-continue", b"Expect: x", b"Content-Encoding: gzip", b"Content-Encoding: br", b"Content-Type: text/plain",
                  b"Content-Type: multipart/form-data; boundary=x", b"Content-Type: multipart/form-data",
                  b"Content-Type: application/x-www-form-urlencoded", b"Connection: keep-alive", b"Connection: upgrade", b"Upgrade: h2c",
-                 b"Accept-Encoding: gzip, deflate", b"Last-Event-ID: " + pick.choice([b"0-0", b"x", b"9" * 90]), b"Authorization: Bearer x",
+                 b"Accept-Encoding: gzip, deflate", b"Accept-Encoding: br", b"Origin: http://evil.example", b"Sec-Fetch-Site: cross-site", b"Last-Event-ID: " + pick.choice([b"0-0", b"x", b"9" * 90]), b"Authorization: Bearer x",
                  b"X-Long: " + b"z" * pick.choice([100, 8000, 9000, 30_000]), b"no colon", b": nothing", b"X: \0", b"X: \xff\xfe",
                  b"A: b\r\n" * 400 + b"A: b", b" folded", b"Host: other"]
         if pick.random() < 0.35:
@@ -365,7 +366,7 @@ class Api(FacesTest):
                 with self.subTest(seed=SEED, round=number, tcp=tcp, request=data[:300], length=len(data)):
                     status, told = self.check(method, template, data, self.send(data, tcp))
                     if tcp and status is not None and status < 400:
-                        self.assertRegex(data.decode("latin-1"), r"^(GET|HEAD) /healthz[ ?]", "without the token")
+                        self.assertRegex(data.decode("latin-1"), r"^(GET|HEAD) /(healthz|page/[a-z]+\.[a-z]+)?[ ?]", "without the token")
                     self.learn(status, told, data)
                     if not data.startswith((b"GET", b"HEAD")) or status is None:
                         self.unchanged(data[:300])

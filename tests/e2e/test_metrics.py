@@ -126,6 +126,8 @@ class Metrics(SoftGpuTest):
             with urllib.request.urlopen(address, timeout=DEADLINE_S) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
+            if error.code == 503:
+                return None  # it has not started wholly
             self.fail(f"{parameters}: {error.read().decode()}")
         except OSError:
             return None  # it has not started yet
@@ -156,7 +158,18 @@ class Metrics(SoftGpuTest):
             self.assertNotEqual(rule["health"], "err", rule)
             for metric in set(re.findall(r"\b(tessera_\w+|up)\b(?=[\[{ )]|$)", rule["query"])):
                 self.assertTrue(self.result(metric), f"{rule['name']} asks for {metric}, of which there is none")
+        # Advice asks for these metrics, too (tests/e2e/plan).
+        found = wait_for("advice by these metrics", self.advice, 30)
+        self.assertEqual(found["gpus"], 1, found)
+        self.assertGreaterEqual(found["vgpus"], 1, found)
         tenant.finish()
+
+    def advice(self):
+        done = self.tessera("plan", "--advise", "--prometheus", f"http://127.0.0.1:{self.prometheus_port}", "--for", "12s",
+                            "--every", "4s", "--json", check=False)
+        if done.returncode != 0:
+            self.assertIn("no metrics of tesserad in this time", done.stderr)
+        return done.returncode == 0 and json.loads(done.stdout)
 
     def test_every_alert_fires_when_it_should(self):
         done = promtool("test", "rules", ROOT / "tests" / "prometheus" / "alerts_test.yml")

@@ -172,7 +172,7 @@ class Mallory:
             self.read.write(answer)
             uuid = bytes.fromhex(self.uuid.removeprefix("GPU-").replace("-", ""))
             if self.random.random() < 0.7:
-                connection.send(message(ATTACH, struct.pack("<16sQQQII", uuid, 0, 0, 0, 0, 0)))
+                connection.send(message(ATTACH, struct.pack("<16sQQQIIII64s", uuid, 0, 0, 0, 0, 0, 0, 0, b"")))
             for _ in range(self.random.randrange(1, 20)):
                 body = self.random.randbytes(self.random.choice((0, 8, 16, 24, 48, 100)))
                 connection.send(message(self.random.randrange(0, 40), body))

@@ -11,7 +11,7 @@ except ImportError:  # a Python that is not the distribution's, whose packages s
     sys.path.append("/usr/lib/python3/dist-packages")
     import jsonschema
 
-from harness import GIB, SoftGpuTest, UnixConnection
+from harness import GIB, SoftGpuTest, UnixConnection, wait_for
 
 SPEC = json.loads((pathlib.Path(__file__).resolve().parent.parent.parent / "docs/reference/openapi.json").read_text())
 METHODS = ("get", "post", "patch", "delete", "put")
@@ -79,8 +79,8 @@ class OpenApi(SoftGpuTest):
             jsonschema.Draft202012Validator.check_schema(schema)
 
     def test_every_answer_is_as_it_says(self):
-        for path in ("/healthz", "/metrics", "/v1/events", "/v1/gpus", "/v1/trace", "/v1/vgpus", "/v1/processes",
-                     "/v1/spaces", "/v1/doctor"):
+        for path in ("/", "/healthz", "/metrics", "/v1/events", "/v1/gpus", "/v1/overview", "/v1/trace", "/v1/vgpus",
+                     "/v1/processes", "/v1/spaces", "/v1/doctor"):
             self.assertEqual(self.ask("get", path)[0], 200, path)
         request = {"name": "team", "gpu": 0, "memory_limit": "256M", "memory_max": GIB, "compute_request": 30,
                    "compute_weight": "200", "memory_swap_max": None, "goal": "p99=20ms", "gang": "job",
@@ -103,6 +103,11 @@ class OpenApi(SoftGpuTest):
         status, told = self.ask("get", process, pid=tenant.pid)
         self.assertEqual((status, told["processes"][0]["vgpu"]), (200, "team"))
         self.assertEqual(self.ask("get", process, pid=1)[0], 404)
+        for path in ("/v1/overview", "/v1/timeline"):
+            self.assertEqual(self.ask("get", path)[1]["vgpus"][0]["name"], "team", path)
+        for file in ("main.js", "page.css", "icon.svg"):
+            self.assertEqual(self.ask("get", "/page/{file}", file=file)[0], 200, file)
+        self.assertEqual(self.ask("get", "/page/{file}", file="none.js")[0], 404)
         self.assertEqual(self.ask("get", "/v1/events", query="?last=-1")[0], 400)
         self.assertEqual(self.ask("get", "/v1/trace", query="?past_ms=x")[0], 400)
         one = "/v1/spaces/{name}"
@@ -115,6 +120,14 @@ class OpenApi(SoftGpuTest):
         self.assertEqual(self.ask("get", one, name="none")[0], 404)
         self.assertEqual(self.ask("delete", vgpu, name="member")[0], 204)
         self.assertEqual(self.ask("delete", one, name="kept")[0], 204)
+        for action in ("drain", "undrain"):
+            self.assertEqual(self.ask("post", "/v1/gpus/{gpu}/" + action, {} if action == "drain" else None, gpu=7)[0], 404)
+        self.assertEqual(self.ask("post", "/v1/gpus/{gpu}/drain", {"dry_run": True}, gpu=0)[0], 200)
+        self.assertEqual(self.ask("post", "/v1/gpus/{gpu}/drain", {}, gpu=0)[1]["staying"][0]["vgpu"], "team")
+        self.assertEqual(self.ask("get", "/v1/gpus")[1]["gpus"][0]["draining"], True)
+        self.assertEqual(self.ask("post", "/v1/gpus/{gpu}/undrain", gpu=0)[0], 204)
+        self.assertEqual(self.ask("post", "/v1/rebalance", {"memory_request": "1G", "dry_run": True})[0], 200)
+        self.assertEqual(self.ask("post", "/v1/rebalance", {"memory_request": "8G"})[0], 409)
         config = self.run_dir / "config.toml"
         config.write_text(config.read_text() + "[client]\ngrace_s = 5\n")
         self.assertEqual(self.ask("post", "/v1/reload")[1]["changes"][0]["key"], "client.grace_s")
@@ -126,6 +139,13 @@ class OpenApi(SoftGpuTest):
         for path, values in ((process, {"pid": tenant.pid}), (vgpu, {"name": "team"})):
             for action in ("/freeze", "/thaw"):
                 self.assertEqual(self.ask("post", path + action, **values)[0], 204)
+        for path, values in ((process, {"pid": tenant.pid}), (vgpu, {"name": "team"})):
+            status, told = self.ask("post", path + "/migrate", {"gpus": ["0"], "dry_run": True}, **values)
+            self.assertEqual((status, told["moves"]), (200, [{"vgpu": "team", "from": 0, "to": 0}]))
+            self.assertEqual(self.ask("post", path + "/migrate", {"gpus": ["7"]}, **values)[0], 404)
+            self.assertEqual(self.ask("post", path + "/suspend", **values)[0], 202)
+            self.assertEqual(self.ask("post", path + "/resume", **values)[0], 202)
+            wait_for("it to be back", lambda: not self.json("ps")["processes"][0]["suspension"])
         self.assertEqual(self.ask("post", process + "/adopt", {"vgpu": "team"}, pid=1)[0] // 100, 4)
         self.assertEqual(self.ask("delete", vgpu, name="team")[0], 409)
         self.assertEqual(self.ask("delete", vgpu, name="team", headers=stale)[0], 412)
@@ -135,7 +155,7 @@ class OpenApi(SoftGpuTest):
 
     def test_what_it_does_not_name_is_refused(self):
         for path, item in SPEC["paths"].items():
-            real = re.sub(r"\{name\}", "team", path).replace("{pid}", "1")
+            real = re.sub(r"\{name\}", "team", path).replace("{pid}", "1").replace("{gpu}", "0")
             for method in METHODS:
                 if method not in item:
                     status = self.api(method.upper(), real, {} if method in ("post", "patch", "put") else None)[0]

@@ -69,6 +69,7 @@ class Owners(SoftGpuTest):
     # A request for each operation, by the first words of its row; {vgpu} and {pid} are what it acts on.
     REQUESTS = {
         "ask whether": ("GET", "/healthz"),
+        "get the page": ("GET", "/page/main.js"),
         "see the GPUs' totals": ("GET", "/v1/gpus"),
         "see what the GPUs do": None,  # the same request, of which users get less: tested below
         "make a vGPU": ("POST", "/v1/vgpus", {"program": "x"}),
@@ -77,10 +78,12 @@ class Owners(SoftGpuTest):
         "change a vGPU": ("PATCH", "/v1/vgpus/{vgpu}", {"compute_weight": 50}),
         "freeze or thaw a vGPU": ("POST", "/v1/vgpus/{vgpu}/thaw", {}),
         "evict a vGPU": ("POST", "/v1/vgpus/{vgpu}/evict", {}),
+        "suspend, resume or migrate a vGPU": ("POST", "/v1/vgpus/{vgpu}/resume", {}),
         "remove a vGPU": ("DELETE", "/v1/vgpus/{vgpu}"),
         "see a process": ("GET", "/v1/processes/{pid}"),
         "freeze or thaw a process": ("POST", "/v1/processes/{pid}/thaw", {}),
         "evict a process": ("POST", "/v1/processes/{pid}/evict", {}),
+        "suspend, resume or migrate a process": ("POST", "/v1/processes/{pid}/resume", {}),
         "see, freeze or thaw unmanaged": None,  # a soft GPU has none: tested below
         "adopt": ("POST", "/v1/processes/{pid}/adopt", {"vgpu": "everybodys"}),
         "see events of": ("GET", "/v1/events"),
@@ -89,6 +92,7 @@ class Owners(SoftGpuTest):
         "see the metrics": ("GET", "/metrics"),
         "ask for the daemon's findings": ("GET", "/v1/doctor"),
         "reload": ("POST", "/v1/reload", {}),
+        "drain or undrain a GPU": ("POST", "/v1/gpus/0/undrain", {}),
     }
 
     def test_every_operation_by_every_role(self):
@@ -139,7 +143,7 @@ class Owners(SoftGpuTest):
                 connection.connect(str(self.run_dir / "client.sock"))
                 connection.send(hello(vgpu))
                 connection.recv(8192)
-                connection.send(message(ATTACH, struct.pack("<16sQQQII", uuid, 0, 0, 0, 0, 0)))
+                connection.send(message(ATTACH, struct.pack("<16sQQQIIII64s", uuid, 0, 0, 0, 0, 0, 0, 0, b"")))
                 os.write(writer, bytes([kind_of(socket.recv_fds(connection, 8192, 4)[0]) or 0]))
                 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).recv(1)  # for ever
             finally:
@@ -175,6 +179,17 @@ class Owners(SoftGpuTest):
         self.assertEqual((everything["vgpus"], everything["processes"]), (["everybodys", "others", "owners"], [pid]))
         self.assertEqual(everything["events"], ["everybodys", "others", "owners"])
 
+        # The same at once, as the page asks for it; answers are shared by the programs of a user and by no others.
+        def overview():
+            seen = self.api("GET", "/v1/overview")[2]
+            return [[each["name"] for each in seen["vgpus"]], [each["pid"] for each in seen["processes"]], seen["caller"]["operator"],
+                    [each["control"]["why"] for each in seen["gpus"]], self.api("GET", "/v1/timeline")[0]]
+
+        self.assertEqual(self.by(OTHER, overview), [["everybodys", "others"], [], False, [""], 403])
+        self.assertEqual(self.by(OWNER, overview), [["everybodys", "owners"], [pid], False, [""], 403])
+        everything = self.by(OPERATOR, overview)
+        self.assertEqual((everything[:3], everything[4]), ([["everybodys", "others", "owners"], [pid], True], 200))
+
         # What is another's is answered as what is not there.
         def told(name):
             return [self.api(method, f"/v1/vgpus/{name}{action}", body)[2]["detail"].replace(name, "NAME")
@@ -202,6 +217,7 @@ class Owners(SoftGpuTest):
         self.start_daemon(config=self.config("[access]\ntotals = false\n"))
         self.assertEqual(statuses(), [403, 403, 200])
         self.assertEqual([self.by(uid, self.status, "GET", "/v1/vgpus/owners") for uid in users], [200, 404])
+        self.assertEqual(self.by(OWNER, lambda: self.api("GET", "/v1/overview")[2]["gpus"]), [])
         self.assertEqual(self.by_tcp("GET", "/v1/gpus"), 401)
 
     def test_slow_clients_of_a_user_delay_only_that_user(self):

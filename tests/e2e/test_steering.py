@@ -155,7 +155,7 @@ class Claims(SteeringTest):
         client.send(hello(vgpu))
         self.assertEqual(kind_of(client.recv(8192)), WELCOME)
         gpu = bytes.fromhex(self.json("gpus")["gpus"][0]["uuid"].removeprefix("GPU-").replace("-", ""))
-        client.send(message(ATTACH, struct.pack("<16sQQQII", gpu, 0, 0, 0, 0, 0)))
+        client.send(message(ATTACH, struct.pack("<16sQQQIIII64s", gpu, 0, 0, 0, 0, 0, 0, 0, b"")))
         packet, fds, _, _ = socket.recv_fds(client, 8192, 4)
         for fd in fds:
             os.close(fd)

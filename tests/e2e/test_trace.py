@@ -1,7 +1,9 @@
 """Traces: a timeline of what happened on the GPUs, as Perfetto opens it."""
+import csv
 import json
 import os
 import signal
+import time
 import unittest
 
 from harness import MIB, SoftGpuTest, wait_for
@@ -138,6 +140,25 @@ class Traces(SoftGpuTest):
         self.create("team")
         self.tenant_in("team").makes_progress()
         self.assertGreater(len(spans(self.trace("--past", "1min"), "runs")), 0)
+
+    def test_a_record_of_what_vgpus_use(self):
+        self.start_daemon()
+        for name in ("busy", "lazy"):
+            self.create(name)
+        tenant = self.tenant_in("busy")
+        tenant.makes_progress(2)
+        recorded = self.tessera("vgpu", "record", "--every", "200ms", "--for", "600ms").stdout
+        rows = list(csv.DictReader(recorded.splitlines()))
+        self.assertEqual([row["vgpu"] for row in rows], ["busy", "lazy"] * 3)
+        seconds = [float(row["second"]) for row in rows]
+        self.assertEqual(seconds, sorted(seconds))
+        self.assertLess(abs(seconds[0] - time.time()), 60)
+        self.assertGreater(sum(float(row["duty_pct"]) for row in rows if row["vgpu"] == "busy"), 0)
+        self.assertEqual({row["duty_pct"] for row in rows if row["vgpu"] == "lazy"}, {"0.00"})
+        self.assertEqual({row["gpu"] for row in rows}, {"0"})
+        self.assertGreater(float(rows[0]["memory_mib"]), 0)
+        error = self.tessera("vgpu", "record", "--every", "1ms", check=False).stderr
+        self.assertIn("too short", error)
 
 
 if __name__ == "__main__":

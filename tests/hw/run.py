@@ -25,7 +25,8 @@ sys.dont_write_bytecode = True  # the tree may be read-only, and stays clean
 from cases import abuse, figures, frameworks, programs, tools  # noqa: E402,F401  (each declares its checks)
 from cases import adopting, boundary, chaos, freezing, goals, hostile, llm, mps, priorities, several_gpus, shares  # noqa: E402,F401
 from cases import swapping, swap_programs, swap_survival, swap_chaos, swap_many  # noqa: E402,F401  (in order of importance)
-from cases import spaces, own_sms, space_modes, krypton, two_gpus, faces, kubernetes  # noqa: E402,F401
+from cases import spaces, own_sms, space_modes, krypton, two_gpus, faces, kubernetes, moving  # noqa: E402,F401
+from cases.plan import gpu_model, profiles, krypton as planned_krypton, hour  # noqa: E402,F401
 from harness import checks, processes  # noqa: E402
 from harness.bench import Bench  # noqa: E402
 from harness.build import Builder  # noqa: E402
@@ -50,7 +51,10 @@ def parse_arguments():
                         "freeze.count; swap.gib, swap.pool_gib, swap.seconds, swap.turns (MIN,MAX in ms); "
                         "gangs.env (NAME=VALUE, of NCCL); jobs.seconds; many.programs, many.gib; "
                         "krypton.cases (R1,R2), krypton.plan (time, level, mixed), krypton.hold (rest, limit), krypton.sms (own, limit), "
-                        "krypton.seconds, krypton.gpus, krypton.margin, krypton.over; faces.keep (a folder for the trace)")
+                        "krypton.seconds, krypton.gpus, krypton.margin, krypton.over; faces.keep (a folder for the trace); "
+                        "moving.gib, moving.notebook_gib, moving.driver_gib; "
+                        "models.precision (half, single), models.sms (limit, own), profiles.only, profiles.seconds, "
+                        "plan.placement (a JSON of tessera plan), plan.gpus, plan.seconds; hour.csv and others (see cases/plan/hour.py)")
     parser.add_argument("--build-only", action="store_true", help="build all programs and end; needs no GPU")
     return parser.parse_args()
 
@@ -72,7 +76,7 @@ class Session:
         workers = max(2, min((os.cpu_count() or 2) - 4, 10))
         options = dict(option.partition("=")[::2] for option in arguments.option)
         self.runner = checks.Runner(lambda c, deadline: Bench(self.tessera, builder, self.folder, deadline, options,
-                                                                   f"{c.section}.{c.name}"),
+                                                                   f"{c.section}.{c.name}", self.out),
                                     self.out, self.deadline, workers, arguments.soft is not None, self.stand)
         self._ended = threading.Lock()
 

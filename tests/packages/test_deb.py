@@ -48,9 +48,9 @@ class Installed(unittest.TestCase):
     def test_everything_is_in_its_place(self):
         for path in ("/usr/bin/tessera", "/usr/bin/tesserad", "/usr/lib/tessera/libcuda.so.1",
                      "/usr/lib/tessera/libnvidia-ml.so.1", "/usr/lib/tessera/soft/libcuda.so.1",
-                     "/usr/lib/tessera/tessera-mover", "/usr/lib/tessera/tessera-gate-holder", "/usr/lib/tessera/tessera-swap-holder",
+                     "/usr/lib/tessera/tessera-mover", "/usr/lib/tessera/tessera-checkpoint", "/usr/lib/tessera/tessera-gate-holder", "/usr/lib/tessera/tessera-swap-holder",
                      "/usr/lib/tessera/tessera-channel-test", "/usr/lib/tessera/tessera-tenant", "/usr/share/bash-completion/completions/tessera",
-                     "/usr/share/doc/tesserad/examples/tesserad.toml", "/etc/tessera", "/usr/bin/tessera-kubelet",
+                     "/usr/share/doc/tesserad/examples/tesserad.toml", "/etc/tessera", "/usr/bin/tessera-kubelet", "/usr/share/tessera/gpus/h200.toml",
                      "/usr/share/doc/tessera-kubelet/examples/tessera-kubelet.env"):
             self.assertTrue(self.exists(path), path)
         for name in ("tesserad.toml", "tessera-kubelet.env"):

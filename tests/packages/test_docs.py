@@ -42,12 +42,19 @@ NOT_RUN = {
     "tessera cdi ": "e2e.test_cdi",
     "tessera adopt ": "programs that nobody manages are seen on real GPUs; tests/hw/run.py --only 'steer.adopt_*'",
     "tessera freeze 4711": "likewise",
+    "tessera migrate ": "there is one GPU; e2e.test_migrate",
+    "tessera gpu ": "likewise; e2e.test_drain",
     "tessera trace --last": "nothing has gone wrong; e2e.test_trace",
+    "tessera vgpu record ": "it lasts a day; e2e.test_trace",
     "tessera top$": "it has keys; e2e.test_top",
+    "tessera page$": "it goes on until it is interrupted; e2e.test_page",
+    "tessera plan mix.toml": "the mix is the reader's own",
     "tessera doctor$": "it asks for a real GPU, and finds none",
     "curl -N ": "it goes on until it is interrupted; e2e.test_events",
     "tessera-kubelet ": "e2e.test_dra and e2e.test_device_plugin, with stand-ins of a cluster",
     "kubectl ": "there is no cluster; e2e.test_manifests and e2e.test_in_containers",
+    "tessera plan --advise ": "it looks for ten minutes; e2e.test_advise",
+    "tessera bench ": "it measures a real GPU; e2e.test_bench",
     "tessera run --enforce kernel": "a soft GPU has no kernel driver",
 }
 # What was true once, and documents say no more: patterns, and what is true now.
@@ -66,6 +73,7 @@ ONCE_SAID = (
 BEFORE = {
     "README.md": ["tessera vgpu create team-a", "tessera vgpu create notebook"],
     "files.md": ["tessera run --name stranger -- ./train &", "pid=$(tail -1 /run/tessera/fs/processes/list)"],
+    "migration.md": ["tessera vgpu create notebook"],
     "memory.md": ["tessera vgpu create notebook", "tessera vgpu create second"],
 }
 # Stands between two recipes: the programs of the first are gone.

@@ -21,14 +21,14 @@ OF_SYSTEMS = re.compile(r"rpmlib\(.*\).*|rtld\(GNU_HASH\)|/bin/(ba)?sh|/usr/bin/
                         r"(ld-linux-x86-64\.so\.2|lib(c|m)\.so\.6|lib(dl|rt)\.so\.[12]|libpthread\.so\.0)\((GLIBC_([0-9.]+))?\)\(64bit\)")
 FILES = {
     "tessera": ("/usr/bin/tessera", "/usr/lib/tessera/soft/libcuda.so.1", "/usr/lib/tessera/tessera-tenant", "/usr/share/man/man1/tessera.1.gz",
-                "/usr/share/bash-completion/completions/tessera", "/usr/share/doc/tessera/docs/install.md"),
-    "tesserad": ("/usr/bin/tesserad", "/usr/lib/tessera/tessera-mover", "/usr/lib/tessera/tessera-gate-holder", "/usr/lib/tessera/tessera-swap-holder",
+                "/usr/share/bash-completion/completions/tessera", "/usr/share/doc/tessera/docs/install.md", "/usr/share/tessera/gpus/h200.toml"),
+    "tesserad": ("/usr/bin/tesserad", "/usr/lib/tessera/tessera-mover", "/usr/lib/tessera/tessera-checkpoint", "/usr/lib/tessera/tessera-gate-holder", "/usr/lib/tessera/tessera-swap-holder",
                  "/usr/lib/tessera/tessera-channel-test", "/usr/lib/sysusers.d/tessera.conf", "/usr/share/man/man8/tesserad.8.gz",
                  "/usr/share/doc/tesserad/tesserad.toml", "/etc/tessera", *(f"/usr/lib/systemd/system/{unit}" for unit in UNITS)),
     "tessera-kubelet": ("/usr/bin/tessera-kubelet", f"/usr/lib/systemd/system/{KUBELET_UNIT}", "/usr/share/man/man8/tessera-kubelet.8.gz",
                         "/usr/share/doc/tessera-kubelet/tessera-kubelet.env"),
     "tessera-shim": ("/usr/lib/tessera/libcuda.so.1", "/usr/lib/tessera/libcuda.so", "/usr/lib/tessera/libnvidia-ml.so.1"),
-    "tessera-libs": ("/usr/lib/tessera/deps/libtessera-glibc.so.1", "/usr/lib/tessera/deps/libstdc++.so.6", "/usr/share/tessera/licenses/libstdc++6"),
+    "tessera-libs": ("/usr/lib/tessera/deps/libtessera-glibc.so.1", "/usr/lib/tessera/deps/libstdc++.so.6", "/usr/share/tessera/licenses/libstdc++6", "/usr/share/tessera/licenses/libxxhash-dev"),
 }
 
 

@@ -1,6 +1,8 @@
 """tesserad and tessera-kubelet in containers, as the manifests have them, and a container beside them that has a claim."""
 import json
+import os
 import pathlib
+import signal
 import subprocess
 import sys
 import unittest
@@ -23,6 +25,17 @@ def setUpModule():
         raise unittest.SkipTest(why)
 
 
+class ContainersTenant(Tenant):
+    """Its own process gets the signals: podman forwards them from some time after its first words only."""
+
+    def __init__(self, child, engine, name):
+        super().__init__(child)
+        self.engine, self.name = engine, name
+
+    def send_signal(self, number):
+        os.kill(self.engine.pid(self.name), number)
+
+
 class InContainers(SoftGpuTest):
     def setUp(self):
         super().setUp()
@@ -33,6 +46,7 @@ class InContainers(SoftGpuTest):
         self.server.rights = Rights(objects)
         self.server.create("nodes", {"metadata": {"name": NODE}})
         self.engine = pods.Engine(self.run_dir / "engine")
+        self.pids = {}  # of the containers' own processes
         self.addCleanup(self.engine.close)
         self.engine.config = {each["metadata"]["name"]: each["data"] for each in objects if each["kind"] == "ConfigMap"}
         self.kubelet = Kubelet("/var/lib/kubelet").start()
@@ -50,6 +64,7 @@ class InContainers(SoftGpuTest):
             child = self.spawn(*self.engine.words(name, *self.words_of(name)), stderr=out)
         wait_for(f"{name} to run", lambda: child.poll() is not None or self.engine.has_begun(name))
         self.assertIsNone(child.poll(), log.read_text())
+        self.pids[child] = self.engine.pid(name)
         return child
 
     def start_driver(self):
@@ -59,7 +74,7 @@ class InContainers(SoftGpuTest):
         return driver
 
     def end(self, child):
-        child.terminate()
+        os.kill(self.pids[child], signal.SIGTERM)  # not by podman: see ContainersTenant
         child.wait(DEADLINE_S)
 
     def claim(self, name):
@@ -72,7 +87,7 @@ class InContainers(SoftGpuTest):
     def tenant(self, name, device):
         words = self.engine.words(name, f"--device={device}", "--", "/opt/tessera/lib/tessera-tenant", "--kernel-us=200",
                                   "--report-every=10")
-        return Tenant(self.spawn(*words))
+        return ContainersTenant(self.spawn(*words), self.engine, name)
 
     def copies(self):
         return {path.name for path in LIBRARIES.iterdir()}

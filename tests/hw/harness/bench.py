@@ -13,12 +13,13 @@ GRANULE = 2 * MIB
 
 
 class Bench:
-    def __init__(self, tessera, builder, folder, deadline, options=None, name=""):
+    def __init__(self, tessera, builder, folder, deadline, options=None, name="", out=None):
         self.name = name  # section.check
         self.tessera = tessera
         self.options = options or {}  # what --option said, by key
         self.builder = builder
         self.folder = folder  # for temporary files
+        self.out = out or folder  # for what is kept
         self.deadline = deadline
         self.soft = tessera.soft is not None
         self._log = []

@@ -8,7 +8,8 @@ import time
 import traceback
 from typing import Callable
 
-SECTIONS = ("programs", "tools", "abuse", "figures", "steer", "space", "frameworks", "swap", "faces", "kube")
+SECTIONS = ("programs", "tools", "abuse", "figures", "steer", "space", "frameworks", "swap", "faces", "kube",
+            "plan", "moving")
 
 
 class Failed(Exception):

@@ -15,6 +15,7 @@ class Tenant:
         self._bench = bench
         self.program = program
         self._progress = []
+        self._gaps = []
         self.ready = self._wait_for("ready")
 
     @property
@@ -27,10 +28,17 @@ class Tenant:
             if found["event"] == event:
                 return found
 
+    def gaps(self):
+        """The longest times between two batches, in seconds, of each report since the last call."""
+        self.progress()
+        gaps, self._gaps = self._gaps, []
+        return gaps
+
     def progress(self):
         """All progress until now, as (microseconds, kernels) pairs."""
         for event in events(self.program.pending()):
             if event["event"] == "progress":
+                self._gaps.append(event.get("longest_gap_us", 0) / 1e6)
                 self._progress.append((event["time_us"], event["kernels"]))
         return self._progress
 
@@ -50,27 +58,28 @@ class Tenant:
 
     def done(self, limit_s=20):
         """Waits for its end; its last line."""
-        done = self._wait_for_done(limit_s)
+        done = self.late("done", limit_s)
         self.program.wait(self._bench.left(5))
         return done
 
-    def _wait_for_done(self, limit_s):
+    def late(self, event, limit_s):
+        """Waits so long for an event, whatever it says before that."""
         end = time.monotonic() + self._bench.left(limit_s)
         while True:
             line = self.program.line(end - time.monotonic())
             if line is None:
                 raise Failed(f"{self.program.name()} ended without a last line")
-            event = json.loads(line)
-            if event["event"] == "done":
-                return event
+            found = json.loads(line)
+            if found["event"] == event:
+                return found
 
 
-def arguments(bench, seconds, iterations=None, **options):
-    """The tenant's command. Small batches, so that its count is fine; the length of a kernel is calibrated only where
+def arguments(bench, seconds, iterations=None, flags=(), **options):
+    """The tenant's command; `flags` are options without a value. Small batches, so that its count is fine; the length of a kernel is calibrated only where
     nobody disturbs, and passed on as iterations."""
     options = {"seconds": seconds, "depth": 2, "ahead": 3, "report-every": 20, **options}
     length = {"iterations": iterations} if iterations else {"kernel-us": KERNEL_US}
-    return [bench.tessera.tenant, *(f"--{name}={value}" for name, value in {**length, **options}.items())]
+    return [bench.tessera.tenant, *(f"--{name}={value}" for name, value in {**length, **options}.items()), *flags]
 
 
 def start(bench, seconds, iterations=None, native=False, vgpu=None, **options):

@@ -6,7 +6,7 @@ namespace {
 
 using namespace cuda;
 
-std::vector<CUcontext> made;
+std::vector<CUcontext> made_contexts;
 
 CUdevice DeviceAt(const Words& words, std::size_t index) {
   CUdevice device = -1;
@@ -18,8 +18,8 @@ Reply Create(const Words& words) {
   CUcontext context = nullptr;
   const CUresult result = Call("cuCtxCreate_v2", &context, 0u, DeviceAt(words, 0));
   if (result != CUDA_SUCCESS) return result;
-  made.push_back(context);
-  return Reply(result).Add("id", static_cast<long long>(made.size()) - 1);
+  made_contexts.push_back(context);
+  return Reply(result).Add("id", static_cast<long long>(made_contexts.size()) - 1);
 }
 
 Reply Primary(const Words& words) {
@@ -39,16 +39,18 @@ void AddContextCommands(Commands& commands) {
   };
   commands["context"] = Create;
   commands["current"] = [](const Words& words) -> Reply {
-    return Call("cuCtxSetCurrent", made.at(NumberAt(words, 0)));
+    return Call("cuCtxSetCurrent", made_contexts.at(NumberAt(words, 0)));
   };
   // peer ID: the current context gets access to the memory of that one's device.
   commands["peer"] = [](const Words& words) -> Reply {
-    return Call("cuCtxEnablePeerAccess", made.at(NumberAt(words, 0)), 0u);
+    return Call("cuCtxEnablePeerAccess", made_contexts.at(NumberAt(words, 0)), 0u);
   };
   commands["destroy"] = [](const Words& words) -> Reply {
-    return Call("cuCtxDestroy_v2", made.at(NumberAt(words, 0)));
+    return Call("cuCtxDestroy_v2", made_contexts.at(NumberAt(words, 0)));
   };
-  commands["detach"] = [](const Words& words) -> Reply { return Call("cuCtxDetach", made.at(NumberAt(words, 0))); };
+  commands["detach"] = [](const Words& words) -> Reply {
+    return Call("cuCtxDetach", made_contexts.at(NumberAt(words, 0)));
+  };
   commands["primary"] = Primary;
   commands["primary_release"] = [](const Words& words) -> Reply {
     return Call("cuDevicePrimaryCtxRelease_v2", DeviceAt(words, 0));

@@ -23,25 +23,25 @@ struct Temporaries {
   std::uint32_t count = 0;
   std::set<CUdeviceptr> addresses;
 };
-Temporaries made;
+Temporaries temporaries;
 
 CUresult CaptureOne(std::uint32_t index, std::size_t bytes) {
   CUdeviceptr address = 0;
-  CUresult result = Call("cuMemAllocAsync", &address, bytes, made.stream);
+  CUresult result = Call("cuMemAllocAsync", &address, bytes, temporaries.stream);
   if (result != CUDA_SUCCESS) return result;
-  made.addresses.insert(address);
-  result = Call("cuMemsetD32Async", address, index + 1, bytes / 4, made.stream);
+  temporaries.addresses.insert(address);
+  result = Call("cuMemsetD32Async", address, index + 1, bytes / 4, temporaries.stream);
   for (const std::size_t end : {std::size_t{0}, std::size_t{1}})
     if (result == CUDA_SUCCESS)
-      result = Call("cuMemcpyDtoDAsync_v2", made.seen + 8 * std::size_t{index} + 4 * end, address + end * (bytes - 4),
-                    std::size_t{4}, made.stream);
-  return result == CUDA_SUCCESS ? Call("cuMemFreeAsync", address, made.stream) : result;
+      result = Call("cuMemcpyDtoDAsync_v2", temporaries.seen + 8 * std::size_t{index} + 4 * end,
+                    address + end * (bytes - 4), std::size_t{4}, temporaries.stream);
+  return result == CUDA_SUCCESS ? Call("cuMemFreeAsync", address, temporaries.stream) : result;
 }
 
-CUresult Capture(std::uint32_t count, std::size_t bytes) {
-  CUresult result = Call("cuStreamBeginCapture_v2", made.stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+CUresult CaptureTemporaries(std::uint32_t count, std::size_t bytes) {
+  CUresult result = Call("cuStreamBeginCapture_v2", temporaries.stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
   for (std::uint32_t index = 0; result == CUDA_SUCCESS && index < count; ++index) result = CaptureOne(index, bytes);
-  const CUresult ended = Call("cuStreamEndCapture", made.stream, &made.graph);
+  const CUresult ended = Call("cuStreamEndCapture", temporaries.stream, &temporaries.graph);
   return result == CUDA_SUCCESS ? ended : result;
 }
 
@@ -53,35 +53,36 @@ CUresult AddOne(std::uint32_t index, std::size_t bytes, CUgraphNode& last) {
   allocation.bytesize = bytes;
   const CUgraphNode* after = last ? &last : nullptr;
   CUgraphNode node = nullptr;
-  CUresult result = Call("cuGraphAddMemAllocNode", &node, made.graph, after, std::size_t{last ? 1u : 0u}, &allocation);
+  CUresult result =
+      Call("cuGraphAddMemAllocNode", &node, temporaries.graph, after, std::size_t{last ? 1u : 0u}, &allocation);
   if (result == CUDA_SUCCESS) result = Call("cuCtxGetCurrent", &context);
   if (result != CUDA_SUCCESS) return result;
-  made.addresses.insert(allocation.dptr);
+  temporaries.addresses.insert(allocation.dptr);
   const CUDA_MEMSET_NODE_PARAMS fill = {allocation.dptr, 0, index + 1, 4, bytes / 4, 1};
   CUgraphNode before = node;
-  result = Call("cuGraphAddMemsetNode", &node, made.graph, const_cast<const CUgraphNode*>(&before), std::size_t{1},
-                &fill, context);
+  result = Call("cuGraphAddMemsetNode", &node, temporaries.graph, const_cast<const CUgraphNode*>(&before),
+                std::size_t{1}, &fill, context);
   for (const std::size_t end : {std::size_t{0}, std::size_t{1}}) {
     if (result != CUDA_SUCCESS) return result;
     CUDA_MEMCPY3D copy{};
     copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
     copy.srcDevice = allocation.dptr + end * (bytes - 4);
-    copy.dstDevice = made.seen + 8 * std::size_t{index} + 4 * end;
+    copy.dstDevice = temporaries.seen + 8 * std::size_t{index} + 4 * end;
     copy.WidthInBytes = 4;
     copy.Height = copy.Depth = 1;
     before = node;
-    result = Call("cuGraphAddMemcpyNode", &node, made.graph, const_cast<const CUgraphNode*>(&before), std::size_t{1},
-                  const_cast<const CUDA_MEMCPY3D*>(&copy), context);
+    result = Call("cuGraphAddMemcpyNode", &node, temporaries.graph, const_cast<const CUgraphNode*>(&before),
+                  std::size_t{1}, const_cast<const CUDA_MEMCPY3D*>(&copy), context);
   }
   before = node;
-  return result == CUDA_SUCCESS ? Call("cuGraphAddMemFreeNode", &last, made.graph,
+  return result == CUDA_SUCCESS ? Call("cuGraphAddMemFreeNode", &last, temporaries.graph,
                                        const_cast<const CUgraphNode*>(&before), std::size_t{1}, allocation.dptr)
                                 : result;
 }
 
 CUresult Add(std::uint32_t count, std::size_t bytes) {
   CUgraphNode last = nullptr;
-  CUresult result = Call("cuGraphCreate", &made.graph, 0u);
+  CUresult result = Call("cuGraphCreate", &temporaries.graph, 0u);
   for (std::uint32_t index = 0; result == CUDA_SUCCESS && index < count; ++index) result = AddOne(index, bytes, last);
   return result;
 }
@@ -89,23 +90,24 @@ CUresult Add(std::uint32_t count, std::size_t bytes) {
 // temporaries HOW COUNT BYTES: makes such a graph of COUNT allocations of BYTES each, "captured" or by "nodes". Says at
 // how many addresses they lie.
 Reply MakeTemporaries(const Words& words) {
-  made = {.count = static_cast<std::uint32_t>(NumberAt(words, 1))};
+  temporaries = {.count = static_cast<std::uint32_t>(NumberAt(words, 1))};
   const std::size_t bytes = NumberAt(words, 2);
-  CUresult result = Call("cuStreamCreate", &made.stream, 1u);
-  if (result == CUDA_SUCCESS) result = Call("cuMemAlloc_v2", &made.seen, std::size_t{8} * made.count);
-  if (result == CUDA_SUCCESS) result = words.at(0) == "captured" ? Capture(made.count, bytes) : Add(made.count, bytes);
-  if (result == CUDA_SUCCESS) result = Call("cuGraphInstantiateWithFlags", &made.exec, made.graph, 0ull);
-  return Reply(result).Add("addresses", static_cast<long long>(made.addresses.size()));
+  CUresult result = Call("cuStreamCreate", &temporaries.stream, 1u);
+  if (result == CUDA_SUCCESS) result = Call("cuMemAlloc_v2", &temporaries.seen, std::size_t{8} * temporaries.count);
+  if (result == CUDA_SUCCESS)
+    result = words.at(0) == "captured" ? CaptureTemporaries(temporaries.count, bytes) : Add(temporaries.count, bytes);
+  if (result == CUDA_SUCCESS) result = Call("cuGraphInstantiateWithFlags", &temporaries.exec, temporaries.graph, 0ull);
+  return Reply(result).Add("addresses", static_cast<long long>(temporaries.addresses.size()));
 }
 
 // run_temporaries: launches it, waits for its end, and says how many words are wrong.
 Reply RunTemporaries(const Words&) {
-  std::vector<std::uint32_t> seen(2 * std::size_t{made.count}, 0);
-  CUresult result = Call("cuMemsetD32Async", made.seen, 0u, seen.size(), made.stream);
-  if (result == CUDA_SUCCESS) result = Call("cuGraphLaunch", made.exec, made.stream);
-  if (result == CUDA_SUCCESS) result = Call("cuStreamSynchronize", made.stream);
+  std::vector<std::uint32_t> seen(2 * std::size_t{temporaries.count}, 0);
+  CUresult result = Call("cuMemsetD32Async", temporaries.seen, 0u, seen.size(), temporaries.stream);
+  if (result == CUDA_SUCCESS) result = Call("cuGraphLaunch", temporaries.exec, temporaries.stream);
+  if (result == CUDA_SUCCESS) result = Call("cuStreamSynchronize", temporaries.stream);
   if (result == CUDA_SUCCESS)
-    result = Call("cuMemcpyDtoH_v2", static_cast<void*>(seen.data()), made.seen, seen.size() * 4);
+    result = Call("cuMemcpyDtoH_v2", static_cast<void*>(seen.data()), temporaries.seen, seen.size() * 4);
   long long wrong = 0;
   for (std::size_t i = 0; i < seen.size(); ++i) wrong += seen[i] != i / 2 + 1;
   return Reply(result).Add("wrong", wrong);
@@ -113,10 +115,10 @@ Reply RunTemporaries(const Words&) {
 
 // end_temporaries: destroys both graphs.
 Reply EndTemporaries(const Words&) {
-  const CUresult result = Call("cuGraphExecDestroy", made.exec);
+  const CUresult result = Call("cuGraphExecDestroy", temporaries.exec);
   if (result != CUDA_SUCCESS) return result;
-  const CUresult ended = Call("cuGraphDestroy", made.graph);
-  return ended == CUDA_SUCCESS ? Call("cuMemFree_v2", made.seen) : ended;
+  const CUresult ended = Call("cuGraphDestroy", temporaries.graph);
+  return ended == CUDA_SUCCESS ? Call("cuMemFree_v2", temporaries.seen) : ended;
 }
 
 // graph_memory BYTES: a graph that allocates so much is made, and launched. Its memory is the program's from then on.

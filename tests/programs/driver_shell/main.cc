@@ -39,6 +39,7 @@ unsigned long long NumberAt(const Words& words, std::size_t index) {
 int main() {
   using namespace tessera::shell;
   Commands commands;
+  AddCallCommands(commands);
   AddContextCommands(commands);
   AddGraphCommands(commands);
   AddMemoryCommands(commands);

@@ -112,20 +112,20 @@ class Case {
 Reply Order(const Words& words) { return Case().Run(words.at(0), words.at(1)); }
 
 // blocking COUNT, end_blocking: makes blocking streams, and destroys them.
-std::vector<CUstream> made;
+std::vector<CUstream> made_streams;
 Reply Blocking(const Words& words) {
   CUresult result = CUDA_SUCCESS;
   for (auto left = NumberAt(words, 0); left > 0 && result == CUDA_SUCCESS; --left) {
-    made.push_back(nullptr);
-    result = Call("cuStreamCreateWithPriority", &made.back(), unsigned{CU_STREAM_DEFAULT}, 0);
+    made_streams.push_back(nullptr);
+    result = Call("cuStreamCreateWithPriority", &made_streams.back(), unsigned{CU_STREAM_DEFAULT}, 0);
   }
   return result;
 }
 Reply EndBlocking(const Words&) {
   CUresult result = CUDA_SUCCESS;
-  for (const CUstream stream : made)
+  for (const CUstream stream : made_streams)
     if (result == CUDA_SUCCESS) result = Call("cuStreamDestroy_v2", stream);
-  made.clear();
+  made_streams.clear();
   return result;
 }
 

@@ -12,7 +12,7 @@ using namespace cuda;
 constexpr unsigned kWords = 1024, kBlocks = 4096;
 
 // place(words): each block sets the word of the multiprocessor that it runs on.
-constexpr char kKernel[] = R"(
+constexpr char kPlacesKernel[] = R"(
 .version 6.4
 .target sm_60
 .address_size 64
@@ -31,7 +31,7 @@ constexpr char kKernel[] = R"(
 }
 )";
 
-CUresult Capture(CUfunction kernel, void** parameters, CUstream stream) {
+CUresult CaptureLaunch(CUfunction kernel, void** parameters, CUstream stream) {
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
   CUresult result = Call("cuStreamBeginCapture_v2", stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
@@ -54,7 +54,7 @@ Reply Places(const Words& words) {
   const auto step = [&result](CUresult done) { return (result = done) == CUDA_SUCCESS; };
   if (words.at(0) != "default" && !step(Call("cuStreamCreate", &stream, unsigned{CU_STREAM_NON_BLOCKING})))
     return result;
-  if (!step(Call("cuModuleLoadData", &module, static_cast<const void*>(kKernel))) ||
+  if (!step(Call("cuModuleLoadData", &module, static_cast<const void*>(kPlacesKernel))) ||
       !step(Call("cuModuleGetFunction", &kernel, module, static_cast<const char*>("place"))) ||
       !step(Call("cuMemHostAlloc", &memory, std::size_t{kWords * 4}, unsigned{CU_MEMHOSTALLOC_DEVICEMAP})))
     return result;
@@ -62,7 +62,7 @@ Reply Places(const Words& words) {
   std::ranges::fill(places, 0);
   auto address = reinterpret_cast<CUdeviceptr>(memory);
   void* parameters[] = {&address};
-  if (!step(words.at(0) == "graph" ? Capture(kernel, parameters, stream)
+  if (!step(words.at(0) == "graph" ? CaptureLaunch(kernel, parameters, stream)
                                    : Call("cuLaunchKernel", kernel, kBlocks, 1u, 1u, 32u, 1u, 1u, 0u, stream,
                                           static_cast<void**>(parameters), static_cast<void**>(nullptr))) ||
       !step(Call("cuCtxSynchronize")))

@@ -43,6 +43,7 @@ using Commands = std::map<std::string, std::function<Reply(const Words&)>>;
 
 unsigned long long NumberAt(const Words& words, std::size_t index);
 
+void AddCallCommands(Commands& commands);
 void AddContextCommands(Commands& commands);
 void AddGraphCommands(Commands& commands);
 void AddMemoryCommands(Commands& commands);

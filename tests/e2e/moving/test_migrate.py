@@ -1,0 +1,181 @@
+"""tessera migrate: programs that go to another GPU, and go on there."""
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent))
+from harness import MIB, OUT_OF_MEMORY, SoftGpuTest  # noqa: E402
+
+CHUNK = 64 * MIB
+
+
+class Migrate(SoftGpuTest):
+    SPEC = "2x1GiB"
+    CONFIG = '[swap]\nsize = "2G"\nfloor = "64M"\n'
+    SIZE = 256 * MIB
+    WORD = 0x5EED
+
+    def setUp(self):
+        super().setUp()
+        self.start_daemon(config=self.CONFIG)
+
+    def process(self, pid):
+        process, = (each for each in self.json("ps")["processes"] if each["pid"] == pid)
+        return process
+
+    def gpu(self, index):
+        return self.json("gpus")["gpus"][index]
+
+    def refused(self, *words):
+        done = self.tessera(*words, check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+        return done.stderr
+
+    def test_a_program_with_little_memory_goes_to_and_fro_and_works_on(self):
+        self.create("team", gpu="0", compute_request=30, memory_request="64M")
+        tenant = self.tenant_in("team", "--kernel-us", 1000)
+        tenant.makes_progress()
+        for target in (1, 0, 1):
+            self.tessera("migrate", "team", "--gpu", target)
+            self.assertEqual(self.vgpu("team")["gpu"], target)
+            process = self.process(tenant.pid)
+            self.assertEqual((process["gpu"], process["suspension"]), (target, None))
+            self.assertGreater(self.gpu(target)["memory_used_bytes"], 0)
+            self.assertEqual(self.gpu(1 - target)["memory_used_bytes"], 0)
+            self.assertEqual(self.gpu(target)["memory_promised_bytes"], 64 * MIB)
+            self.assertEqual(self.gpu(1 - target)["memory_promised_bytes"], 0)
+            tenant.makes_progress(5)
+        tenant.finish()
+        metrics = self.metrics()
+        for line in ('tessera_migrations_total{result="moved"} 3', 'tessera_suspensions_total{result="suspended"} 3',
+                     'tessera_suspensions_total{result="resumed"} 3', 'tessera_suspension_seconds_count{phase="saves"} 3'):
+            self.assertIn(line + "\n", metrics)
+
+    def test_memory_goes_along(self):
+        self.create("team", gpu="0")
+        shell = self.shell_with_context("team")
+        memory = shell.filled(self.SIZE, self.WORD)
+        for target in (1, 0):
+            self.tessera("migrate", shell.pid, "--gpu", target)
+            self.assertEqual(shell.ok("compare", memory, self.WORD)["wrong"], 0)
+            self.assertEqual(self.process(shell.pid)["gpu"], target)
+            shell.ok("launch", 1)
+        self.assertEqual(shell.ok("count")["count"], 2)
+
+    def test_a_vgpu_without_programs_and_one_that_is_suspended_move_at_once(self):
+        self.create("empty", gpu="0", memory_request="64M")
+        self.tessera("migrate", "empty", "--gpu", "1")
+        self.assertEqual(self.vgpu("empty")["gpu"], 1)
+        self.create("team", gpu="0")
+        shell = self.shell_with_context("team")
+        memory = shell.filled(self.SIZE, self.WORD)
+        self.tessera("suspend", "team")
+        self.tessera("migrate", "team", "--gpu", "1")
+        self.assertEqual((self.vgpu("team")["gpu"], self.process(shell.pid)["suspension"]), (1, "suspended"))
+        self.tessera("resume", "team")
+        self.assertEqual(shell.ok("compare", memory, self.WORD)["wrong"], 0)
+
+    def test_a_program_on_two_gpus_changes_their_places(self):
+        for gpu in (0, 1):
+            self.create(f"v{gpu}", gpu=gpu)
+        shell = self.shell_in("v0,v1")
+        shell.ok("init")
+        memory = {}
+        for gpu in (0, 1):
+            shell.ok("context", gpu)
+            shell.ok("current", gpu)
+            memory[gpu] = shell.filled(self.SIZE // 2, self.WORD + gpu)
+        self.assertIn("1 is named", self.refused("migrate", shell.pid, "--gpu", "1"))
+        self.assertIn("also uses vGPU v1", self.refused("migrate", "v0", "--gpu", "1"))
+        self.tessera("migrate", shell.pid, "--gpu", "1,0")
+        self.assertEqual([self.vgpu(f"v{gpu}")["gpu"] for gpu in (0, 1)], [1, 0])
+        for gpu in (0, 1):
+            shell.ok("current", gpu)
+            self.assertEqual(shell.ok("compare", memory[gpu], self.WORD + gpu)["wrong"], 0)
+
+    def test_what_cannot_be_is_refused_and_the_program_goes_on(self):
+        self.create("team", gpu="0")
+        shell = self.shell_with_context("team")
+        memory = shell.filled(self.SIZE, self.WORD)
+        self.assertIn("there is no GPU 7", self.refused("migrate", "team", "--gpu", "7"))
+        self.assertIn("2 are named", self.refused("migrate", "team", "--gpu", "0,1"))
+        self.assertIn("there is no vGPU nobody", self.refused("migrate", "nobody", "--gpu", "1"))
+        self.create("greedy", gpu="1", memory_request="900M")
+        self.change("team", memory_request="300M")
+        said = self.refused("migrate", "team", "--gpu", "1")
+        self.assertIn("cannot promise 300 MiB", said)
+        self.assertEqual(self.vgpu("team")["gpu"], 0)
+        shell.ok("launch", 1)
+        self.assertEqual(shell.ok("compare", memory, self.WORD)["wrong"], 0)
+        dry = self.tessera("migrate", "team", "--gpu", "1", "--dry-run").stdout
+        self.assertIn("would go from GPU 0 to GPU 1", dry)
+
+    def test_memory_that_others_can_reach_is_in_the_way(self):
+        self.create("team", gpu="0")
+        shell = self.shell_with_context("team")
+        piece = shell.filled(self.SIZE, self.WORD)
+        shell.ok("ipc_get", piece, 0)
+        said = self.refused("migrate", "team", "--gpu", "1")
+        self.assertIn("IPC", said)
+        self.assertIn(str(shell.pid), said)
+        self.assertEqual(shell.ok("compare", piece, self.WORD)["wrong"], 0)
+        self.assertIsNone(self.process(shell.pid)["suspension"])
+
+    def test_a_program_larger_than_its_gpu_stays_and_one_that_was_migrated_gets_no_more(self):
+        self.create("team", gpu="0", memory_max="1536M")
+        shell = self.shell_with_context("team")
+        pieces = [shell.filled(self.SIZE, self.WORD + number) for number in range(4)]
+        said = self.refused("migrate", "team", "--gpu", "1")
+        self.assertIn("cannot work from host memory", said)
+        self.assertIn(str(shell.pid), said)
+        self.refused("migrate", "team", "--gpu", "1", "--dry-run")
+        shell.ok("free", pieces.pop())
+        shell.ok("free", pieces.pop())
+        self.tessera("migrate", "team", "--gpu", "1")
+        shell.ok("launch", 1)
+        shell.ok("sync")
+        self.tessera("evict", shell.pid)  # now it is known that its driver imports no host memory here
+        shell.ok("launch", 1)
+        shell.ok("sync")
+        self.assertEqual(shell.ask("allocate", "alloc", 2 * self.SIZE)["result"], OUT_OF_MEMORY)
+        for number, piece in enumerate(pieces):
+            self.assertEqual(shell.ok("compare", piece, self.WORD + number)["wrong"], 0)
+
+    def test_to_where_it_is_nothing_moves(self):
+        self.create("team", gpu="0")
+        shell = self.shell_with_context("team")
+        self.tessera("migrate", "team", "--gpu", "0")
+        self.assertNotIn("suspended", self.daemon_log())
+        shell.ok("launch", 1)
+
+    def test_it_is_evicted_and_takes_turns_where_its_driver_imports_no_host_memory(self):
+        large = 9 * CHUNK  # two of that size take turns
+        self.create("team", gpu="0")
+        shell = self.shell_with_context("team")
+        memory = shell.filled(large, self.WORD)
+        self.tessera("migrate", "team", "--gpu", 1)
+        shell.ok("launch", 1)
+        shell.ok("sync")
+        self.tessera("evict", shell.pid)
+        self.assertGreaterEqual(self.process(shell.pid)["memory_swapped_bytes"], large)
+        self.assertIn("its driver cannot reach host memory", self.daemon_log())
+        shell.ok("launch", 1)
+        shell.ok("sync")
+        self.assertEqual(shell.ok("compare", memory, self.WORD)["wrong"], 0)
+        self.create("other", gpu="1")
+        other = self.shell_with_context("other")
+        others = other.filled(large, self.WORD + 1)
+        for each, its, word in ((shell, memory, self.WORD), (other, others, self.WORD + 1)):
+            each.ok("launch", 1)
+            each.ok("sync")
+            self.assertEqual(each.ok("compare", its, word)["wrong"], 0)
+        self.tessera("migrate", "team", "--gpu", 0)
+        self.assertEqual(self.process(shell.pid)["gpu"], 0)
+        self.assertEqual(shell.ok("compare", memory, self.WORD)["wrong"], 0)
+        shell.ok("launch", 1)
+        self.assertEqual(shell.ok("count")["count"], 4)
+        self.assertEqual(other.ok("compare", others, self.WORD + 1)["wrong"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

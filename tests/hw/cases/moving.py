@@ -1,0 +1,292 @@
+"""Programs that leave their GPU altogether, and come back to it or go to another: how long, and that all results are right."""
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+from cases.frameworks import DETERMINISTIC, FOLDER, need
+from harness import tenants
+from harness.bench import GIB, MIB, compare, last_words, must_succeed
+from harness.checks import Failed, Skipped, expect
+from harness.steering import Worker, ticker, watched
+from harness.swap_ground import free_ram
+
+MOST_GAP_S = 3.0  # of 60 GiB through host memory
+MOST_BACK_S = 0.8  # of a notebook of 10 GiB, from resume to its first result
+
+
+def moving(**options):
+    return watched("moving", **options)
+
+
+def _gpus(bench):
+    return bench.tessera.get("/v1/gpus")["gpus"]
+
+
+def _where(bench):
+    """(home, target): another GPU where there are two, else the same one, as a suspension and a resume."""
+    return (0, 1) if len(_gpus(bench)) > 1 else (0, 0)
+
+
+def _pool(bench, size):
+    """A configuration with host memory for so much on each GPU, of which they have equal parts."""
+    most = free_ram() - (GIB if bench.soft else 16 * GIB)
+    pool = int(min(size * len(_gpus(bench)), most)) // (64 * MIB) * 64 * MIB
+    return f'[swap]\nsize = "{pool}"\nfloor = "1G"\n'
+
+
+def _prepared(bench, size, limit_s=45):
+    """Waits until the daemon has made so much host memory ahead of need on the first GPU; how much it has by then."""
+    end = time.monotonic() + min(limit_s, bench.left(limit_s))
+    while True:
+        made = (_gpus(bench)[0]["swap"] or {}).get("pool_bytes", 0)
+        if made >= size or time.monotonic() > end:
+            return made
+        time.sleep(0.2)
+
+
+def _device_bytes(pid):
+    """MiB that the driver counts for a process on any GPU; None if it does not say."""
+    smi = shutil.which("nvidia-smi")
+    if not smi:
+        return None
+    asked = subprocess.run([smi, "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
+                           capture_output=True, text=True)
+    rows = [[field.strip() for field in line.split(",")] for line in asked.stdout.splitlines() if line.strip()]
+    return sum(int(row[1]) for row in rows if row[0] == str(pid) and row[1].isdigit())
+
+
+def _timed(bench, *words):
+    begin = time.monotonic()
+    bench.cli(*words)
+    return time.monotonic() - begin
+
+
+def _move(bench, name, home, target):
+    if home != target:
+        return _timed(bench, "migrate", name, "--gpu", str(target))
+    return _timed(bench, "suspend", name) + _timed(bench, "resume", name)
+
+
+@moving(soft=True, limit_s=120)
+def suspend(bench):
+    """A notebook that rests with its memory: off the GPU, and its first result after the resume."""
+    size = 256 * MIB if bench.soft else int(float(bench.options.get("moving.notebook_gib", 10)) * GIB)
+    with bench.daemon(_pool(bench, size * 5 // 4)):
+        bench.vgpu("hw-notebook")
+        worker = Worker(bench, bench.start_inside(ticker(bench, memory=size), vgpu="hw-notebook"))
+        worker.moves(40)
+        worker.ask("rest")
+        _prepared(bench, size)
+        rounds = []
+        for _ in range(3):
+            away = _timed(bench, "suspend", "hw-notebook")
+            process = bench.tessera.process(worker.pid)
+            device = _device_bytes(worker.pid) if not bench.soft else None
+            expect(process["suspension"] == "suspended" and process["memory_resident_bytes"] == 0, f"{process}")
+            expect(not device, f"the driver counts {device} MiB")
+            begin = time.monotonic()
+            bench.cli("resume", "hw-notebook")
+            back = time.monotonic() - begin
+            worker.ask("work")
+            worker.moves(20)
+            rounds.append((away, back, time.monotonic() - begin))
+            worker.ask("rest")
+            time.sleep(0.2)
+        worker.ask("work")
+        worker.moves(20)
+        worker.result()
+    away, back, first = (min(column) for column in zip(*rounds))
+    figure = (f"{size / GIB:.1f} GiB: away in {away:.2f} s, 0 bytes left ({'not asked' if bench.soft else 'nvidia-smi: none'}); "
+              f"resumed in {back:.2f} s, first kernels after {first:.2f} s (of three: {', '.join(f'{r[2]:.2f}' for r in rounds)})")
+    return figure, rounds
+
+
+def _idle_suspensions(bench, result):
+    line = f'tessera_idle_suspensions_total{{result="{result}"}} '
+    return sum(int(float(each[len(line):])) for each in bench.tessera.raw("/metrics").splitlines() if each.startswith(line))
+
+
+@moving(soft=True, limit_s=120)
+def idle(bench):
+    """A notebook that rests leaves the GPU by itself: its first result when it works again."""
+    size = 256 * MIB if bench.soft else int(float(bench.options.get("moving.notebook_gib", 10)) * GIB)
+    with bench.daemon(_pool(bench, size * 5 // 4) + '[suspend]\nidle = "1s"\n'):
+        bench.vgpu("hw-idle")
+        worker = Worker(bench, bench.start_inside(ticker(bench, memory=size), vgpu="hw-idle"))
+        worker.moves(40)
+        _prepared(bench, size)
+        rounds = []
+        for _ in range(3):
+            worker.ask("rest")
+            bench.until(lambda: bench.tessera.process(worker.pid)["suspension"] == "suspended", "it is suspended", 30)
+            time.sleep(1.5)  # if it came back sooner, it would have to be idle for longer the next time
+            expect(bench.soft or not _device_bytes(worker.pid), "the driver counts memory")
+            begin = time.monotonic()
+            worker.ask("work")
+            worker.moves(20)
+            rounds.append(time.monotonic() - begin)
+        worker.result()
+    return f"{size / GIB:.1f} GiB: first kernels after {', '.join(f'{took:.2f}' for took in rounds)} s", rounds
+
+
+@moving(limit_s=240)
+def torch_first_calls(bench):
+    """PyTorch is suspended by itself again and again; whatever it calls first brings it back."""
+    need("torch")
+    argv = [sys.executable, FOLDER / "torch_first_calls.py"]
+    native = bench.native([*argv, "0"], DETERMINISTIC)
+    with bench.daemon(_pool(bench, 4 * GIB) + '[suspend]\nidle = "1s"\n'):
+        bench.vgpu("hw-calls")
+        inside = bench.inside([*argv, "5"], DETERMINISTIC, vgpu="hw-calls")
+        times = _idle_suspensions(bench, "resumed")
+    same = compare(native, inside)
+    calls = len(native.out.splitlines()) - 1
+    expect(times >= calls, f"{times} times for {calls} calls")
+    return f"{same}; back {times} times: {inside.err.strip()}", times
+
+
+@moving(soft=True, limit_s=240)
+def gap(bench):
+    """A program that works without a pause goes to another GPU and back: the longest time between two batches of kernels."""
+    home, target = _where(bench)
+    total = min(gpu["memory_total_bytes"] for gpu in _gpus(bench))
+    wanted = 256 * MIB if bench.soft else int(float(bench.options.get("moving.gib", 60)) * GIB)
+    size = min(wanted, int(total * 0.8)) // (64 * MIB) * 64 * MIB
+    with bench.daemon(_pool(bench, size * 9 // 8)):
+        bench.vgpu("hw-mover", gpu=home)
+        options = {"memory": size, "memory-stride": 1 << 20 if not bench.soft else 4096, "report-every": 1, "depth": 2, "ahead": 2}
+        tenant = tenants.start(bench, 200, vgpu="hw-mover", **options)
+        bench.until(lambda: tenant.kernels() > 200, "it works", 60)
+        made = _prepared(bench, size)
+        bench.tell(f"{made / GIB:.1f} GiB of host memory were made ahead of need")
+        time.sleep(0.5)
+        rows = []
+        for to in (target, home, target):
+            tenant.gaps()  # forgets those until now
+            begin = time.monotonic()
+            took = _move(bench, "hw-mover", 1 - to if home != target else to, to)
+            bench.until(lambda before=tenant.kernels(): tenant.kernels() > before + 50, "it goes on", 60, 0.005)
+            rows.append((max(tenant.gaps()), took, time.monotonic() - begin))
+            bench.tell(f"to GPU {to}: longest gap {rows[-1][0]:.2f} s, the command took {took:.2f} s")
+            time.sleep(0.5)
+        tenant.program.signal(15)
+        done = tenant.done(60)
+        expect(done["verified"], "wrong results")
+    ways = f"GPU {home} to {target}, back and again" if home != target else "off the GPU and back, three times (one GPU)"
+    return f"{size / GIB:.1f} GiB, {ways}: longest gap {', '.join(f'{row[0]:.2f}' for row in rows)} s; results right", rows
+
+
+@moving(limit_s=150)
+def driver_alone(bench):
+    """The driver's own checkpoint of a program without Tessera, as a baseline: out and in."""
+    size = int(float(bench.options.get("moving.driver_gib", 16)) * GIB)
+    checkpoint = bench.builder.program("checkpoint.cpp")
+    worker = Worker(bench, bench.start_native(ticker(bench, memory=size)))
+    worker.moves(40)
+    done = must_succeed(bench.native([checkpoint, str(worker.pid)], limit_s=120), "checkpoint")
+    _, out, back = done.out.split()
+    worker.moves(40)
+    worker.result()
+    return f"{size / GIB:.0f} GiB: {float(out):.2f} s out and {float(back):.2f} s in", (size, out, back)
+
+
+class _Mover(threading.Thread):
+    """Moves a vGPU to and fro until it is told to end, or its program has ended."""
+
+    def __init__(self, bench, name, pause_s):
+        super().__init__(daemon=True)
+        self.bench, self.name, self.pause_s = bench, name, pause_s
+        self.moved, self.took, self.error = 0, [], None
+        self.home, self.target = _where(bench)
+        self.over = threading.Event()
+
+    def run(self):
+        at = self.home
+        while not self.over.wait(self.pause_s):
+            vgpu = self.bench.tessera.vgpu(self.name)
+            if not vgpu or not vgpu["processes"]:
+                continue
+            to = self.target if at == self.home else self.home
+            try:
+                self.took.append(_move(self.bench, self.name, at, to))
+            except Failed as error:
+                self.over.wait(1)  # it may just be ending
+                if self.bench.tessera.vgpu(self.name)["processes"]:
+                    self.error = error
+                return
+            at = to
+            self.moved += 1
+
+
+def _moved(name, script, *arguments, module="torch", env=None, pause_s=0.4, limit_s=150):
+    def body(bench):
+        need(module)
+        argv = [sys.executable, FOLDER / script, *arguments]
+        caches = bench.folder / f"moving-{name}"
+        own = {**DETERMINISTIC, **(env or {}), "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+               "TRITON_CACHE_DIR": str(caches / "triton"), "CUPY_CACHE_DIR": str(caches / "cupy")}
+        native = bench.native(argv, own)
+        bench.vgpu(f"hw-{name}", gpu=0)
+        mover = _Mover(bench, f"hw-{name}", pause_s)
+        mover.start()
+        inside = bench.inside(argv, own, vgpu=f"hw-{name}")
+        mover.over.set()
+        mover.join(30)
+        same = compare(native, inside)
+        if mover.error:
+            raise mover.error
+        expect(mover.moved >= 2, f"moved {mover.moved} times only")
+        return f"{same}; moved {mover.moved} times, each {min(mover.took):.2f} to {max(mover.took):.2f} s", mover.took
+
+    moving(name=name, limit_s=limit_s)(body)
+
+
+_moved("torch_graph", "torch_train.py", "graph", "4000")
+_moved("torch_eager", "torch_train.py", "eager", "1500")
+_moved("generate", "generate.py", "300", module="transformers")
+_moved("jax", "jax_train.py", "40", module="jax", env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"})
+_moved("cupy", "cupy_math.py", module="cupy", pause_s=0.1)
+
+
+@moving(soft=True, limit_s=120)
+def refused(bench):
+    """A program whose memory others can reach is refused by name, and goes on."""
+    bench.vgpu("hw-host")
+    worker = Worker(bench, bench.start_inside(ticker(bench), vgpu="hw-host"))
+    worker.moves(20)
+    said = []
+    if not bench.soft:
+        holder = bench.start_inside([bench.builder.program("vmm.cc"), "host"], vgpu="hw-host")
+        del holder
+    done = bench._run(bench.tessera.cli_command("migrate", "hw-host", "--gpu", "99"), None, "", 20)  # noqa: SLF001
+    expect(done.status == 1 and "GPU" in done.err, f"{done.status}: {done.err}")
+    said.append(last_words(done))
+    worker.moves(20)
+    worker.result()
+    return "; ".join(said), said
+
+
+@moving(soft=True, limit_s=150)
+def drain(bench):
+    """Eight programs leave a GPU that is drained."""
+    home, target = _where(bench)
+    if home == target:
+        raise Skipped("one GPU (nvidia-h200-x2 has two)")
+    size = 32 * MIB if bench.soft else 2 * GIB
+    running = []
+    for number in range(8):
+        bench.vgpu(f"hw-drain-{number}", gpu=home)
+        running.append(tenants.start(bench, 100, vgpu=f"hw-drain-{number}", memory=size, **{"memory-stride": 4096}))
+    for tenant in running:
+        bench.until(lambda each=tenant: each.kernels() > 10, "it works", 60)
+    took = _timed(bench, "gpu", "drain", str(home))
+    left = [vgpu["name"] for vgpu in bench.tessera.get("/v1/vgpus")["vgpus"] if vgpu["gpu"] == home]
+    expect(not left, f"left: {left}")
+    bench.cli("gpu", "undrain", str(home))
+    for tenant in running:
+        bench.until(lambda each=tenant, before=tenant.kernels(): each.kernels() > before + 10, "it goes on", 60)
+        tenant.program.signal(15)
+        expect(tenant.done(60)["verified"], "wrong results")
+    return f"8 programs of {size >> 20} MiB: empty after {took:.2f} s; results right", took
