@@ -80,6 +80,7 @@ bench:
 	$(compile)
 	@python3 bench/run.py --build $(RELEASE)
 	@python3 bench/faces.py --build $(RELEASE)
+	@python3 bench/plan.py --tessera $(RELEASE)/bin/tessera
 
 dist: build
 	@tools/install_packages.sh dist

@@ -2,25 +2,33 @@
 """The cost of asking a daemon with many vGPUs and processes, and what that costs its scheduling. Nothing here passes or
 fails.
 
-  bench/faces.py --build build/release [--vgpus 64] [--processes 256] [--json FILE]
+  bench/faces.py --build build/release [--vgpus 64] [--processes 256] [--only pages] [--json FILE]
 
 The processes are idle but for two more, which share a GPU's time by limits, so that the scheduler has something to do
 every few milliseconds. "late" is how much later than it should it was called for that. The same once more without channel
 control and limits, where a token goes from one to the other. Bounds are those of the metrics' histograms. "The loop" is the daemon's
 thread on which everything is decided; what a question takes of it, in CPU time, everybody else waits for.
+
+"pages": clients that ask as the live page does, and how long a headless Chromium takes from the request for the live page
+to its first paint, and to the first picture with data; it gets it by `tessera page`.
 """
 import argparse
 import json
 import os
 import pathlib
+import random
 import re
 import resource
 import socket
 import subprocess
+import sys
 import threading
 import time
 
 from soft_bench import SoftBench
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent / "tests/e2e/page"))
+from browser import Browser  # noqa: E402
 
 
 def percentile(values, percent):
@@ -73,6 +81,7 @@ class Faces(SoftBench):
     # ---- questions ----
 
     def ask(self, path, headers=""):
+        """The bytes of the answer. `headers`: whole lines with their ends."""
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(self.run_dir / "api.sock"))
             connection.sendall(f"GET {path} HTTP/1.0\r\n{headers}\r\n".encode())
@@ -97,7 +106,7 @@ class Faces(SoftBench):
     def held(self):
         files = self.run_dir / "fs"
         for what, question in (("GET /healthz", lambda: self.ask("/healthz")), ("GET /v1/vgpus/NAME", lambda: self.ask("/v1/vgpus/v5")),
-                               ("GET /v1/vgpus", lambda: self.ask("/v1/vgpus")), ("GET /v1/processes", lambda: self.ask("/v1/processes")),
+                               ("GET /v1/vgpus", lambda: self.ask("/v1/vgpus")), ("GET /v1/timeline", lambda: self.ask("/v1/timeline")), ("GET /v1/processes", lambda: self.ask("/v1/processes")),
                                ("GET /metrics", lambda: self.ask("/metrics")), ("listing processes/", lambda: os.listdir(files / "processes")),
                                ("reading vgpus/NAME/memory.current", (files / "vgpus/v5/memory.current").read_bytes)):
             self.report(f"the loop is held by {what}", self.loop(question), "us")
@@ -158,7 +167,7 @@ class Faces(SoftBench):
             counts[float(bound)] = counts.get(float(bound), 0) + int(count)
         return counts
 
-    def scheduling(self, when, questions):
+    def scheduling(self, when, questions, seconds=5):
         stop = threading.Event()
 
         def again(action, pause):
@@ -175,7 +184,7 @@ class Faces(SoftBench):
         before = {name: self.histogram(name) for name in names}
         for thread in threads:
             thread.start()
-        time.sleep(5)
+        time.sleep(seconds)
         stop.set()
         for thread in threads:
             thread.join()
@@ -194,15 +203,91 @@ class Faces(SoftBench):
         self.scheduling("without a pause", [(lambda: self.ask("/metrics"), 0), (lambda: self.ask("/v1/processes"), 0),
                                             (file.read_text, 0), (lambda: self.ask("/v1/vgpus/v5"), 0)])
 
-    def all(self):
-        self.populate()
-        self.scheduled()
-        if self.control == "off":
-            return
+    # ---- the live page ----
+
+    def pages(self, count):
+        """What so many open pages ask: the files once, then an overview every second, and the events."""
+        accepts = "Accept-Encoding: gzip, deflate, br\r\n"  # as browsers do
+        files = [b"/"] + re.findall(rb'(?:href|src)="(/page/[^"]+)"', self.ask("/"))
+
+        def page(opened=[]):
+            if threading.get_ident() not in opened:
+                opened.append(threading.get_ident())
+                time.sleep(random.random())
+                for file in files:
+                    self.ask(file.decode(), accepts)
+                self.ask("/v1/timeline", accepts)
+            self.ask("/v1/overview", accepts)
+
+        return [(page, 1)] * count
+
+    def with_pages(self):
+        followers = []
+        for count in (0, 8, 0, 8):
+            while len(followers) < count:
+                followers.append(socket.socket(socket.AF_UNIX))
+                followers[-1].connect(str(self.run_dir / "api.sock"))
+                followers[-1].sendall(b"GET /v1/events HTTP/1.1\r\nAccept: text/event-stream\r\n\r\n")
+            while len(followers) > count:
+                followers.pop().close()
+            self.scheduling(f"{count} pages are open", self.pages(count), 20)
+        self.report("GET /v1/overview, size", round(len(self.ask("/v1/overview")) / 1024), "KiB")
+
+    def overview(self):
+        """Of the loop, without programs that have it schedule; less what it does by itself in that time."""
+        self.end_busy()
+        pause = lambda: time.sleep(0.95)
+        anew = lambda: (pause(), self.ask("/v1/overview"))
+        self.report("the loop works for an overview that is made anew, in pieces", self.loop(anew, 10) - self.loop(pause, 10), "us")
+        self.report("the loop works for one that is shared", self.loop(lambda: self.ask("/v1/overview"), 50), "us")
+
+    def first_paint(self, count=10):
+        relay = subprocess.Popen([self.bin / "tessera", "page", "--json", "--soft"], env=self.env, stdout=subprocess.PIPE, text=True)
+        text = ""
+        while "}" not in text:
+            text += relay.stdout.readline()
+        browser = Browser()
+        try:
+            paints, pictures, plain = [], [], []
+            painted = "performance.getEntriesByName('first-contentful-paint')"
+            for _ in range(count):
+                page = browser.page(json.loads(text)["address"])
+                page.wait(f"performance.getEntriesByName('data').length > 0 && {painted}.length > 0")
+                paints.append(page.evaluate(f"{painted}[0].startTime"))
+                pictures.append(page.evaluate("performance.getEntriesByName('data')[0].startTime"))
+                page.close()
+                page = browser.page(json.loads(text)["address"].split("#")[0] + "healthz")
+                page.wait(f"{painted}.length > 0")
+                plain.append(page.evaluate(f"{painted}[0].startTime"))
+                page.close()
+            self.report("the live page's first paint in headless Chromium, p50", round(percentile(paints, 50)), "ms",
+                        f"longest {max(paints):.0f}, the first one {paints[0]:.0f}; a line of text (/healthz) {percentile(plain, 50):.0f} ms")
+            self.report("its first picture with data, p50", round(percentile(pictures, 50)), "ms",
+                        f"longest {max(pictures):.0f}, the first one {pictures[0]:.0f}")
+        finally:
+            browser.close()
+            relay.kill()
+            relay.wait()
+
+    def end_busy(self):
         for child in self.children[:2]:
             child.terminate()
             child.wait()
-        for measure in (self.commands, self.scrape, self.files, self.api, self.held):
+
+    def all(self, only):
+        self.populate()
+        if only == "pages":
+            self.with_pages()
+            if self.control != "off":
+                self.first_paint()
+                self.overview()
+            return
+        self.scheduled()
+        self.with_pages()
+        if self.control == "off":
+            return
+        self.end_busy()
+        for measure in (self.overview, self.commands, self.scrape, self.files, self.api, self.held, self.first_paint):
             measure()
 
 
@@ -211,13 +296,14 @@ def main():
     parser.add_argument("--build", type=lambda text: pathlib.Path(text).resolve(), default="build/release")
     parser.add_argument("--vgpus", type=int, default=64)
     parser.add_argument("--processes", type=int, default=256)
+    parser.add_argument("--only", choices=["pages"])
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     figures = {}
     for control in ("auto", "off"):
         with Faces(arguments, control) as faces:
-            faces.all()
+            faces.all(arguments.only)
             figures[control] = faces.figures
     if arguments.json:
         arguments.json.write_text(json.dumps(figures, indent=1) + "\n")

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "base/size.h"
-#include "sched/residency/residency_planner.h"
+#include "sched/residency/planner/residency_planner.h"
 
 using namespace tessera;
 using namespace tessera::sched;

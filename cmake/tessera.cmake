@@ -1,6 +1,10 @@
 # Standard headers and those of libraries take longer than most files: the files of a part, and of a test, are compiled
 # some at a time. Off, each for itself, it is quicker to build what one changed; the linter reads them so, too.
 option(TESSERA_UNITY "compile several files of a part at once" OFF)
+# So many that the headers take less than the code, and so few that two processors have their share of a part. Helpers of
+# files that are compiled together need names of their own; SKIP_UNITY_BUILD_INCLUSION is for files that cannot have them.
+set(CMAKE_UNITY_BUILD ${TESSERA_UNITY})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
 option(TESSERA_FUZZ "build the fuzzers; needs clang" OFF)
 
 # tessera_headers(TARGET headers...): headers that most files of the target read, and that take long, are compiled once
@@ -17,7 +21,6 @@ function(tessera_part name)
   cmake_parse_arguments(arg "" "" "DEPS" ${ARGN})
   add_library(tessera_${name} STATIC ${arg_UNPARSED_ARGUMENTS})
   target_link_libraries(tessera_${name} PUBLIC ${arg_DEPS} Threads::Threads)
-  set_target_properties(tessera_${name} PROPERTIES UNITY_BUILD ${TESSERA_UNITY})
 endfunction()
 
 # Tests and benches need GoogleTest and RapidCheck; what is installed needs neither. AUTO: they are configured where both
@@ -76,7 +79,6 @@ endfunction()
 function(tessera_test name)
   cmake_parse_arguments(arg "" "HEADERS_OF" "HEADERS;DEPS" ${ARGN})
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
-  set_target_properties(${name} PROPERTIES UNITY_BUILD ${TESSERA_UNITY})
   target_compile_options(${name} PRIVATE -O0)
   if(arg_HEADERS_OF)
     get_target_property(other ${arg_HEADERS_OF} PRECOMPILE_HEADERS)

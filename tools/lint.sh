@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 git ls-files '*.cc' '*.h' '*.cu' | xargs clang-format-19 --dry-run --Werror
 python3 tools/check_includes.py
+python3 tools/check_tests.py
 python3 tools/class_sizes.py --check
 # Its own configuration, without what clang-tidy cannot read; of the build, only the headers that are generated. Several
 # files of a part at once: most of the time goes into the headers that they share.

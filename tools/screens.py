@@ -1,19 +1,24 @@
 #!/usr/bin/env python3
-"""screens.py [BUILD]: makes docs/screens/*.svg, pictures of the terminal and of a trace, from real runs on the soft GPU.
+"""screens.py [BUILD]: makes docs/screens, pictures of the terminal, of a trace and of the live page, from real runs on the
+soft GPU.
 
+screens.py --page [BUILD]: those of the live page alone.
 screens.py --trace FILE: the picture of the trace alone, of a run elsewhere.
 """
 import json
 import os
 import pathlib
 import sys
+import time
 from xml.sax.saxutils import escape
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGE = sys.argv[1:2] == ["--page"] and bool(sys.argv.pop(1))
 TRACE = sys.argv[2] if sys.argv[1:2] == ["--trace"] else None
 os.environ["TESSERA_BUILD"] = str(pathlib.Path(sys.argv[1] if len(sys.argv) == 2 else ROOT / "build/release").resolve())
-sys.path.insert(0, str(ROOT / "tests/e2e"))
+sys.path[:0] = [str(ROOT / "tests/e2e"), str(ROOT / "tests/e2e/page")]
 
+from browser import Browser  # noqa: E402
 from harness import BIN, GIB, SoftGpuTest  # noqa: E402 (it reads the environment)
 from terminal import Terminal  # noqa: E402
 
@@ -132,6 +137,41 @@ class TraceStage(Stage):
         return timeline(json.loads(path.read_text()))
 
 
+class PageStage(Stage):
+    SPEC = "2x4GiB,sms=100"
+
+    def page(self, folder):
+        """Programs on two GPUs: one with a goal, one that works now and then, one that was frozen and evicted, two in a space."""
+        self.start_daemon(config='[swap]\nsize = "4G"\nfloor = "1G"\n' + self.api_by_tcp("the-token-of-the-picture"))
+        cast = (
+                ("chat", 0, {"compute_request": 40, "compute_priority": 4, "goal": "p99=20ms"},
+                 ["--memory", "600M", "--kernel-us", "2000", "--burst", "4", "--idle-us", "20000"]),
+                ("notebook", 0, {"compute_request": 10, "compute_limit": 30}, ["--memory", "200M", "--burst", "400", "--idle-us", "4000000"]),
+                ("training", 0, {"compute_request": 20, "memory_limit": 2 * GIB}, ["--memory", "1400M"]),
+                ("embed", 1, {"space": "lab", "sm_limit": 40}, ["--memory", "500M"]),
+                ("rerank", 1, {"space": "lab", "sm_limit": 50}, ["--memory", "800M", "--burst", "300", "--idle-us", "1500000"]))
+        for name, gpu, fields, _ in cast:
+            self.create(name, gpu=gpu, **{"memory_limit": GIB, "compute_limit": 100, **fields})
+        for name, _, _, flags in cast:
+            self.tenant_in(name, "--report-every", "0", *flags).until("ready")
+        browser = Browser()
+        self.addCleanup(browser.close)
+        page = browser.page(f"http://127.0.0.1:{self.port}/#token=the-token-of-the-picture", 1180, 890)
+        time.sleep(70)
+        self.api("POST", "/v1/vgpus/training/freeze", {})
+        time.sleep(20)
+        self.api("POST", "/v1/vgpus/training/evict", {})
+        time.sleep(30)
+        self.api("POST", "/v1/vgpus/training/thaw", {})
+        time.sleep(60)
+        self.api("POST", "/v1/vgpus/training/freeze", {})
+        time.sleep(15)
+        for scheme in ("light", "dark"):
+            page.look(1180, 890, scheme)
+            time.sleep(2)
+            page.screenshot(folder / f"page-{scheme}.png")
+
+
 def watch(terminal, seconds):
     """Time that the picture is to tell of."""
     for _ in range(seconds * 20):
@@ -144,7 +184,14 @@ def main():
     if TRACE:
         (folder / "trace.svg").write_text(timeline(json.loads(pathlib.Path(TRACE).read_text())))
         return
-    for stage, picture in ((Stage("top"), "top"), (TraceStage("trace"), "trace")):
+    stage = PageStage("page")
+    stage.setUp()
+    try:
+        stage.page(folder)
+    finally:
+        stage.doCleanups()
+        stage.tearDown()
+    for stage, picture in () if PAGE else ((Stage("top"), "top"), (TraceStage("trace"), "trace")):
         stage.setUp()
         try:
             (folder / f"{picture}.svg").write_text(getattr(stage, picture)())
