@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <random>
 
+#include "base/testing/temporary_folder.h"
 #include "kubernetes/claims/claim_preparer.h"
 #include "kubernetes/objects/names.h"
 
@@ -17,15 +17,9 @@ namespace {
 
 class CheckpointTest : public testing::Test {
  protected:
-  void SetUp() override {
-    char folder[] = "/tmp/tessera-checkpoint-XXXXXX";
-    ASSERT_TRUE(mkdtemp(folder));
-    folder_ = folder;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::string Path() const { return folder_ + "/checkpoint.json"; }
+  std::string Path() const { return folder_.path() + "/checkpoint.json"; }
 
-  std::string folder_;
+  const TemporaryFolder folder_;
   const PreparedClaim claim_{
       .namespace_name = "team",
       .name = "llm",
@@ -54,7 +48,7 @@ TEST_F(CheckpointTest, WhatIsPutIsThereAfterARestart) {
 TEST_F(CheckpointTest, AFailureChangesNothing) {
   auto checkpoint = Checkpoint::Read(Path());
   ASSERT_TRUE(checkpoint->Put("u", claim_));
-  std::filesystem::remove_all(folder_);
+  std::filesystem::remove_all(folder_.path());
   EXPECT_FALSE(checkpoint->Remove("u"));
   EXPECT_TRUE(checkpoint->Find("u"));
 }

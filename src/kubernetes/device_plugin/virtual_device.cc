@@ -18,7 +18,7 @@ using client::TextField;
 namespace {
 
 constexpr std::size_t kLongestId = 63;
-constexpr std::string_view kBetween = "::", kPrefix = "device-plugin.";
+constexpr std::string_view kBetween = "::", kDevicePrefix = "device-plugin.";
 
 // FNV-1a, which is the same everywhere and for ever.
 std::uint64_t Hash(std::string_view text) {
@@ -67,7 +67,7 @@ Result<std::vector<ContainerVGpu>> VGpusFor(const std::set<std::string>& ids) {
   std::vector<ContainerVGpu> vgpus;
   for (const auto& [uuid, of_gpu] : numbers)
     vgpus.push_back({.gpu_uuid = uuid,
-                     .name = fmt::format("{}{}.{}", kPrefix, uuid, *of_gpu.begin()),
+                     .name = fmt::format("{}{}.{}", kDevicePrefix, uuid, *of_gpu.begin()),
                      .devices = static_cast<std::uint32_t>(of_gpu.size())});
   return vgpus;
 }
@@ -76,9 +76,9 @@ std::string CdiDeviceOf(const std::vector<ContainerVGpu>& vgpus) {
   if (vgpus.size() == 1) return vgpus.front().name;
   std::string names;
   for (const ContainerVGpu& vgpu : vgpus) names += vgpu.name + ",";
-  return fmt::format("{}{}-gpus.{:016x}", kPrefix, vgpus.size(), Hash(names));
+  return fmt::format("{}{}-gpus.{:016x}", kDevicePrefix, vgpus.size(), Hash(names));
 }
 
-bool IsOfDevicePlugin(std::string_view name) { return name.starts_with(kPrefix); }
+bool IsOfDevicePlugin(std::string_view name) { return name.starts_with(kDevicePrefix); }
 
 }  // namespace tessera::kubernetes

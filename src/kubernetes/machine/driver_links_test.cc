@@ -2,9 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+
+#include "base/testing/temporary_folder.h"
 
 namespace tessera::kubernetes {
 namespace {
@@ -12,8 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(DriverLinks, LeadToTheMachinesFiles) {
-  std::string pattern = "/tmp/tessera-links-test-XXXXXX";
-  const std::string root = mkdtemp(pattern.data()), links = root + "/links";
+  const TemporaryFolder folder;
+  const std::string root = folder.path(), links = root + "/links";
   const auto put = [&](const std::string& path, const std::string& text) {
     fs::create_directories(fs::path(root + path).parent_path());
     std::ofstream(root + path) << text;
@@ -32,7 +33,6 @@ TEST(DriverLinks, LeadToTheMachinesFiles) {
   EXPECT_EQ(fs::read_symlink(links + "/lib64/libnvidia-ml.so.1"), root + "/usr/lib64/libnvidia-ml.so.550.54.15");
   EXPECT_EQ(fs::read_symlink(links + "/bin/nvidia-cuda-mps-control"), root + "/usr/bin/nvidia-cuda-mps-control");
   EXPECT_FALSE(fs::exists(links + "/bin/nvidia-cuda-mps-server"));
-  fs::remove_all(root);
 }
 
 }  // namespace

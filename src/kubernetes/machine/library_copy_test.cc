@@ -2,11 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <set>
+
+#include "base/testing/temporary_folder.h"
 
 namespace tessera::kubernetes {
 namespace {
@@ -16,20 +17,17 @@ namespace fs = std::filesystem;
 class LibraryCopyTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string folder = "/tmp/tessera-copy-test-XXXXXX";
-    root_ = mkdtemp(folder.data());
     Put("ours/lib/tessera/libcuda.so.1", "shim");
     Put("ours/lib/tessera/deps/libz.so.1", "z");
-    fs::create_symlink("libcuda.so.1", root_ + "/ours/lib/tessera/libcuda.so");
-    fs::create_directories(copies_ = root_ + "/copies");
+    fs::create_symlink("libcuda.so.1", root_.path() + "/ours/lib/tessera/libcuda.so");
+    fs::create_directories(copies_);
   }
-  void TearDown() override { fs::remove_all(root_); }
 
   void Put(const std::string& path, const std::string& text) {
-    fs::create_directories(fs::path(root_ + "/" + path).parent_path());
-    std::ofstream(root_ + "/" + path) << text;
+    fs::create_directories(fs::path(root_.path() + "/" + path).parent_path());
+    std::ofstream(root_.path() + "/" + path) << text;
   }
-  Result<Installation> Copy() { return CopyLibraries({root_ + "/ours"}, copies_); }
+  Result<Installation> Copy() { return CopyLibraries({root_.path() + "/ours"}, copies_); }
   static std::string TextOf(const std::string& path) {
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), {}};
@@ -40,7 +38,8 @@ class LibraryCopyTest : public testing::Test {
     return found;
   }
 
-  std::string root_, copies_;
+  const TemporaryFolder root_;
+  const std::string copies_ = root_.path() + "/copies";
 };
 
 TEST_F(LibraryCopyTest, HasAllFilesAndLinks) {
@@ -69,7 +68,7 @@ TEST_F(LibraryCopyTest, IsMadeOnceForEachContent) {
 }
 
 TEST_F(LibraryCopyTest, FailsWithAWordOfWhatToDo) {
-  EXPECT_EQ(CopyLibraries({root_ + "/nothing"}, copies_).error().code, EINVAL);
+  EXPECT_EQ(CopyLibraries({root_.path() + "/nothing"}, copies_).error().code, EINVAL);
   fs::remove_all(copies_);
   Put("copies", "a file");
   const auto failed = Copy();
@@ -85,7 +84,7 @@ TEST_F(LibraryCopyTest, StaysWhileContainersHaveIt) {
   const auto now = Copy();
   ASSERT_TRUE(old && used && now);
   Put("cdi/claim.json", R"({"hostPath": ")" + used->Libraries() + R"("})");
-  const std::string cdi = root_ + "/cdi";
+  const std::string cdi = root_.path() + "/cdi";
   EXPECT_TRUE(IsCopyInUse(used->prefix, cdi));
   EXPECT_FALSE(IsCopyInUse(old->prefix, cdi));
   RemoveOldCopies(copies_, *now, [&](const std::string& copy) { return IsCopyInUse(copy, cdi); });
