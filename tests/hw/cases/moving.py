@@ -192,6 +192,16 @@ def driver_alone(bench):
     return f"{size / GIB:.0f} GiB: {float(out):.2f} s out and {float(back):.2f} s in", (size, out, back)
 
 
+@moving(limit_s=90)
+def peer_memory(bench):
+    """What programs without Tessera can do with memory of another GPU: whether and how fast one GPU's mover can write to
+    memory that the other's has made."""
+    if len(_gpus(bench)) < 2:
+        raise Skipped("one GPU (nvidia-h200-x2 has two)")
+    done = must_succeed(bench.native([bench.builder.program("peer_memory.cc"), "4"], limit_s=80), "peer_memory")
+    return "; ".join(done.out.strip().splitlines()), done.out
+
+
 class _Mover(threading.Thread):
     """Moves a vGPU to and fro until it is told to end, or its program has ended."""
 
