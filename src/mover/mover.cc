@@ -154,6 +154,7 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
     return;
   }
   if (message.type == MoverType::kPrepare) return growth_.AimAhead(message.bytes / kChunkBytes);
+  if (message.type == MoverType::kRest) return growth_.Rest(message.bytes != 0);
   if (message.type == MoverType::kSlot) return OnSlot(message.bytes, std::move(fd));
   if (message.type == MoverType::kLend) return lent_.OnLend(static_cast<pid_t>(message.bytes));
   if (message.type == MoverType::kSlotFor) return lent_.OnSlotFor(message, std::move(fd));

@@ -52,6 +52,8 @@ enum class MoverType : std::uint32_t {
                  // there, and leaves its slots. bytes: when it was started, in clock ticks since boot; text: a
                  // SuspendedGpu
   kUnsave = 22,  // what the program has in its file comes back to slots, parked; then the file is emptied
+  kRest = 13,     // bytes: 1: some program of the machine leaves its GPU, or comes back. From now on nothing is made or
+                  // freed that no program waits for: the driver does one such thing after the other. 0: no longer
   kSlotKept = 9,  // the answer to kSlotMade: the slot of this number (bytes) is kept for the next mover, as far as it
                   // can be. Now programs may have it
   // mover → daemon

@@ -75,7 +75,7 @@ constexpr bool AwayByItself(std::uint32_t word) { return (word & kAwayByItself) 
 enum class FirstCall : std::uint32_t {
   kUnseen = 0,   // nobody watches its calls
   kAwaited = 1,  // they are watched, and none has come
-  kCame = 2,     // one has come, and perhaps waits in the driver
+  kCame = 2,     // one has come, and waits
 };
 
 constexpr bool IsClosed(GateOrder gate) { return gate == GateOrder::kClosed || gate == GateOrder::kStopped; }
@@ -177,7 +177,7 @@ struct Page {
   // attached. The program attaches to that with the next daemon.
   std::atomic<std::uint64_t> gpu_uuid[2]{};
   // An order: not 0 (AwayWord): the driver is about to save the program, has saved it, or restores it. Its calls wait
-  // in the driver meanwhile. So no thread of Tessera's may call it: whoever it kept waiting would not reach the next
+  // meanwhile, before the driver or in it. So no thread of Tessera's may call it: whoever it kept waiting would not reach the next
   // daemon, which is told this word.
   std::atomic<std::uint32_t> away{0};
   // A report: threads of Tessera's that call the driver now. Each counts itself, then reads `away`, and calls only
@@ -185,8 +185,8 @@ struct Page {
   std::atomic<std::uint32_t> own_calls{0};
   // A report: bytes of host memory of the mover's that the program has, mapped or not. The driver could not restore it.
   std::atomic<std::uint64_t> host_held{0};
-  // A report while `away` is not 0. The driver is asked to lock the program only when calls are watched: nobody would
-  // learn of one that waits in the driver.
+  // A report while `away` is not 0. The driver is asked to lock the program only when calls are watched: some would not
+  // wait in the driver, and nobody would learn of one that does.
   std::atomic<FirstCall> first_call{FirstCall::kUnseen};
 };
 

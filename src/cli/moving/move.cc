@@ -46,6 +46,7 @@ class Progress {
 };
 
 std::string NameOfPhase(const std::string& phase) {
+  if (phase == "prepares") return "it is prepared";
   if (phase == "drains") return "its queued work ends";
   if (phase == "leaves") return "its memory goes to host memory";
   if (phase == "saves") return "the driver saves the rest";

@@ -45,8 +45,10 @@ PoolGrowth::Job PoolGrowth::Make() {
 
 PoolGrowth::Job PoolGrowth::Next(const Demand& demand) {
   if (!aimed_) return {};
+  const std::uint64_t missing = Missing(demand);
+  if (rests_ && missing <= making_) return {};
   if (auto given_up = pool_.RemoveGivenUp()) return Free(std::move(*given_up));
-  const std::uint64_t missing = Missing(demand), total = pool_.Count().total;
+  const std::uint64_t total = pool_.Count().total;
   const std::uint64_t target = std::min(most_, std::max(wanted_, total + missing));
   if (total + making_ < target && !stopped_) return Make();
 
@@ -67,7 +69,7 @@ PoolGrowth::Job PoolGrowth::Next(const Demand& demand) {
 }
 
 PoolGrowth::Job PoolGrowth::Prepare(const std::set<Domain>& present) {
-  if (!aimed_ || prepared_ == 0 || making_ > 0) return {};
+  if (!aimed_ || rests_ || prepared_ == 0 || making_ > 0) return {};
   for (const auto& [domain, slots] : pool_.FreeSlots()) {
     if (domain && !present.contains(*domain) && !slots.empty()) return Free(pool_.RemoveFree(domain));
   }

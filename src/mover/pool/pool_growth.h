@@ -37,6 +37,8 @@ class PoolGrowth {
   // The next step to prepare slots ahead, where nothing else is to be done. Slots that only programs of other domains
   // than these could take are made anew.
   Job Prepare(const std::set<Domain>& present);
+  // From now on Next has only what `demand` waits for, and Prepare nothing; or no longer.
+  void Rest(bool rests) { rests_ = rests; }
   void Ended() { --making_; }
   bool Makes() const { return making_ > 0; }
   // No memory can be made until Resume, or until some is freed.
@@ -55,6 +57,7 @@ class PoolGrowth {
   std::uint64_t wanted_ = 0;
   std::uint64_t most_ = 0;
   bool stopped_ = false;
+  bool rests_ = false;
 };
 
 }  // namespace tessera::mover

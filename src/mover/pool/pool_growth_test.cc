@@ -30,6 +30,19 @@ TEST(PoolGrowth, GrowsOnDemandUpToTheMost) {
   EXPECT_EQ(pool.Obey(), (TestPool::Work{.freed = 4}));
 }
 
+TEST(PoolGrowth, ThatRestsMakesAndFreesOnlyWhatIsWaitedFor) {
+  TestPool pool(TableFile(32));
+  pool.growth.Aim(2, 6);
+  pool.growth.Rest(true);
+  EXPECT_EQ(pool.Obey(), (TestPool::Work{}));
+  EXPECT_EQ(pool.Obey({{1, 3}}), (TestPool::Work{.made = 3}));
+  const Slot slot = *pool.slots.Take(1);
+  pool.slots.GiveUp(slot);
+  EXPECT_EQ(pool.Obey(), (TestPool::Work{})) << "nobody waits for its end";
+  pool.growth.Rest(false);
+  EXPECT_EQ(pool.Obey(), (TestPool::Work{.freed = 1}));
+}
+
 TEST(PoolGrowth, KeepsWhatIsInUse) {
   TestPool pool(TableFile(32));
   pool.growth.Aim(3, 3);

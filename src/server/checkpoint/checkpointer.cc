@@ -33,6 +33,7 @@ class ChildCheckpointer final : public Checkpointer {
     if (!child_ && !Start()) return;
     if (ready_ && !asked_) Until(limits_.idle);
   }
+  bool Prepared() const override { return ready_ || !child_; }
   void State(pid_t pid, StateDone done) override {
     Add({.request = {.operation = CheckpointOperation::kState, .pid = pid}, .done = std::move(done)});
   }

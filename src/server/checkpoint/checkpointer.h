@@ -38,6 +38,8 @@ class Checkpointer {
 
   // A request will come soon: the driver is loaded meanwhile, which takes up to a second or two.
   virtual void Prepare() = 0;
+  // Whether a request would not wait for that.
+  virtual bool Prepared() const = 0;
   virtual void State(pid_t pid, StateDone done) = 0;
   // RUNNING to LOCKED: waits until the work that the program has queued ends; its further CUDA calls wait from now on.
   // EBUSY: the work did not end within `timeout`; the program is RUNNING again.

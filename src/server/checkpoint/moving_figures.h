@@ -22,8 +22,8 @@ inline constexpr std::array kSuspensionResults = {"suspended", "resumed", "faile
 // The phases that take time because something is done, in order. Of those that last until somebody says so there are no
 // figures.
 inline constexpr std::array kTimedPhases = {
-    SuspensionPhase::kDrains, SuspensionPhase::kLeaves,  SuspensionPhase::kSaves,   SuspensionPhase::kFiles,
-    SuspensionPhase::kReads,  SuspensionPhase::kReturns, SuspensionPhase::kRestores};
+    SuspensionPhase::kPrepares, SuspensionPhase::kDrains, SuspensionPhase::kLeaves,  SuspensionPhase::kSaves,
+    SuspensionPhase::kFiles,    SuspensionPhase::kReads,  SuspensionPhase::kReturns, SuspensionPhase::kRestores};
 
 // Suspensions and migrations since the daemon began, on all GPUs. A program on several GPUs counts once.
 struct MovingFigures {

@@ -19,6 +19,8 @@ namespace {
 // How often the driver is asked what a program is, if it does not say.
 constexpr int kMostTries = 5;
 constexpr Nanos kBetweenTries = kSecond;
+// How long the program works on while what makes the driver's calls starts: a second or two (Checkpointer::Prepare).
+constexpr Nanos kMostPreparing = 3 * kSecond;
 
 double SecondsSince(Nanos then, Nanos now) { return static_cast<double>(now - then) / kSecond; }
 
@@ -80,7 +82,7 @@ Result<void> Suspension::Begin(Nanos now) {
   parts_.ForEach([&](GpuServer&, Process& process) { process.suspension.whole = processes.size() > 1; });
   checkpointer_->Prepare();
   began_at_ = now;
-  Enter(kDrains, now);
+  Enter(kPrepares, now);
   Step(now);
   return {};
 }
@@ -104,6 +106,10 @@ void Suspension::Step(Nanos now) {
   over_ = over_ || !parts_.Any();  // it has ended
   if (over_) return;
   switch (phase_) {
+    case kPrepares:
+      if (!checkpointer_->Prepared() && now - since_ < kMostPreparing) return;
+      Enter(kDrains, now);
+      return AwaitDrain(now);
     case kDrains:
       return AwaitDrain(now);
     case kLeaves:
@@ -346,6 +352,7 @@ void Suspension::Back(Nanos now) {
   PassFault("suspension.unlocked");
   figures_.Note(SuspensionResult::kResumed, ByItself());
   log::Info("process {} is back", pid_);
+  parts_.ForEach([](GpuServer&, Process& process) { process.residence.comes_back = process.residence.Swapped() > 0; });
   parts_.Note(EventType::kProcessResumed, fmt::format("is back after {:.2f} s", SecondsSince(began_at_, now)));
   Enter(kNone, now);
   over_ = true;

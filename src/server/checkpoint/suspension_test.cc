@@ -65,9 +65,10 @@ class SuspensionTest : public testing::Test {
     asked_->states[kPid] = cuda::CU_PROCESS_STATE_RUNNING;
     suspension_ = std::make_unique<Suspension>(kPid, gpus_, files_, figures_, std::move(checkpointer), kBounds);
   }
-  // It is on its way, and the driver is asked to lock it.
-  void Begin() {
+  // It is on its way, and the driver is asked to lock it, if that is prepared.
+  void Begin(bool prepared = true) {
     Make();
+    asked_->ready = prepared;
     ASSERT_TRUE(suspension_->Begin(now_));
   }
   void Suspended() {
@@ -153,12 +154,32 @@ TEST_F(SuspensionTest, EachPhaseIsInTheFiguresOnceAndInTheTraceForEachGpu) {
     EXPECT_EQ(record.vgpu, vgpus_[1]->id);
     const auto before = static_cast<SuspensionPhase>(record.old_value);
     EXPECT_EQ(before, phases.empty() ? kNone : phases.back());
-    if (phases.size() == 1) EXPECT_EQ(record.took, 3 * kSecond);
+    if (phases.size() == 2) EXPECT_EQ(record.took, 3 * kSecond) << "it drained";
     phases.push_back(static_cast<SuspensionPhase>(record.value));
   }
-  EXPECT_THAT(phases, ElementsAre(kDrains, kLeaves, kSaves, kSuspended, kReturns, kRestores, kNone, kDrains, kLeaves,
-                                  kSaves, kNone));
-  EXPECT_EQ(figures_.phases[0].Sum(), 3 * kSecond) << "of a program on two GPUs, once";
+  EXPECT_THAT(phases, ElementsAre(kPrepares, kDrains, kLeaves, kSaves, kSuspended, kReturns, kRestores, kNone,
+                                  kPrepares, kDrains, kLeaves, kSaves, kNone));
+  EXPECT_EQ(figures_.phases[1].Sum(), 3 * kSecond) << "of a program on two GPUs, once";
+}
+
+TEST_F(SuspensionTest, TheProgramWorksUntilTheDriversCallsArePrepared) {
+  Begin(/*prepared=*/false);
+  EXPECT_EQ(suspension_->Phase(), kPrepares);
+  EXPECT_EQ(asked_->prepared, 1);
+  EXPECT_FALSE(Stands());
+  Step(kSecond);
+  EXPECT_FALSE(Stands());
+  asked_->ready = true;
+  Step(1);
+  EXPECT_TRUE(Stands());
+  AnswerAll();
+  EXPECT_EQ(suspension_->Phase(), kSuspended);
+}
+
+TEST_F(SuspensionTest, PreparationsThatTakeLongAreNotWaitedFor) {
+  Begin(/*prepared=*/false);
+  Step(10 * kSecond);
+  EXPECT_TRUE(Stands());
 }
 
 TEST_F(SuspensionTest, WhatDoesNotDrainGoesOn) {

@@ -10,7 +10,7 @@
 
 namespace tessera::server {
 
-// A process on a GPU that is in no vGPU.
+// A process on a GPU that is in no vGPU, and no mover of the daemon's.
 struct Unmanaged {
   pid_t pid = 0;
   std::string name;

@@ -294,7 +294,18 @@ GpuServer::Hooks Daemon::HooksOfGpu() {
             gangs_.MembersChanged();
             sm_orders_.Give(table_->All(), MonotonicNow());
           },
-      .looked = [this] { gangs_.MarkTimeDue(); }};
+      .looked = [this] { gangs_.MarkTimeDue(); },
+      .memory_looked = [this] { RestMovers(); }};
+}
+
+// Memory that one mover makes keeps others from their work: 64 MiB of host memory hold the driver for 20 ms.
+void Daemon::RestMovers() {
+  const auto swapping = [](const auto& gpu) { return gpu->Swaps(); };
+  const bool travel =
+      std::ranges::any_of(gpus_, [&](const auto& gpu) { return swapping(gpu) && gpu->Residency().ProgramsTravel(); });
+  for (const auto& gpu : gpus_) {
+    if (swapping(gpu)) gpu->Residency().Rest(travel);
+  }
 }
 
 void Daemon::RestoreVGpus(Nanos now) {

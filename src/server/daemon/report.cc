@@ -213,12 +213,12 @@ ProcessReport ReportProcess(Daemon& daemon, const VGpu& vgpu, const Process& pro
           .memory_evicting = process.residence.Evicting(),
           .memory_pinned_by = DividePinned(PinClaims(page), pinned),
           .memory_exported = process.exported,
-          .suspension = process.suspension.Holds() ? NameOf(process.suspension.phase) : "",
+          .suspension = process.suspension.Begun() ? NameOf(process.suspension.phase) : "",
           .suspension_left = LeftOf(process),
           .suspended_to = !process.suspension.Absent()    ? ""
                           : process.residence.own_file.in ? "file"
                                                           : "memory",
-          .suspended_by = !process.suspension.Holds()    ? ""
+          .suspended_by = !process.suspension.Begun()    ? ""
                           : process.suspension.by_itself ? "idle"
                                                          : "request",
           .suspend_error = process.suspension.error,

@@ -51,7 +51,8 @@ GpuServer::GpuServer(EventLoop& loop, std::uint32_t index, GpuInfo info, std::ui
                   .time = time_,
                   .freezes = freezes_,
                   .survivors = survivors_,
-                  .unmanaged = [this] { return measurement_.UnmanagedBytes(); }}),
+                  .unmanaged = [this] { return measurement_.UnmanagedBytes(); },
+                  .looked = [this] { hooks_.memory_looked(); }}),
       measurement_(index, vgpus_, channels, memory_, time_, freezes_, placement_),
       health_(index, info_, vgpus_, channels, time_),
       trace_(index, vgpus_, channels, placement_),
@@ -145,7 +146,7 @@ void GpuServer::TakeOn(VGpu& vgpu, Process& process, std::uint64_t bytes, std::u
 
 void GpuServer::Leave(Process& process, Nanos now) {
   const VGpu& vgpu = *process.vgpu;
-  if (process.suspension.Holds()) NotePhase(index_, process, SuspensionPhase::kNone, now);
+  if (process.suspension.Begun()) NotePhase(index_, process, SuspensionPhase::kNone, now);
   TakeOff(process, now);
   NoteProcess(EventType::kProcessEnded, index_, vgpu, process);
 }

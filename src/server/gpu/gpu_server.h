@@ -39,6 +39,7 @@ class GpuServer {
     std::function<void(const Process&)> left = [](const Process&) {};
     std::function<void()> members_changed = [] {};  // a process has joined a vGPU, or left it
     std::function<void()> looked = [] {};           // who runs and who waits was noted
+    std::function<void()> memory_looked = [] {};  // where memory lies was looked at, and what is to be done is ordered
   };
 
   // `reserve` bytes are kept back from all vGPUs. The loop, the configuration and the channels outlive the server.

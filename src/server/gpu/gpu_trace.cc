@@ -24,7 +24,7 @@ std::uint64_t BytesOf(const Process& process) {
 TraceRecord PhaseRecord(std::uint32_t gpu, const Process& process, SuspensionPhase next, Nanos now) {
   const SuspensionState& state = process.suspension;
   return {.at = now,
-          .took = state.Holds() ? now - state.since : 0,
+          .took = state.Begun() ? now - state.since : 0,
           .value = static_cast<std::uint64_t>(next),
           .other = BytesOf(process),
           .vgpu = process.vgpu->id,
@@ -79,7 +79,7 @@ void GpuTrace::CopyPresent(TraceCopy& copy, Nanos since) const {
                               .kind = TraceKind::kMemory});
     for (const Process* process : vgpu->processes) {
       const SuspensionState& suspension = process->suspension;
-      if (suspension.Holds() && suspension.since < since)
+      if (suspension.Begun() && suspension.since < since)
         copy.records.push_back(PhaseRecord(gpu_, *process, suspension.phase, copy.now));
       const Nanos frozen = channels_.Freezer().StatusOf(process->pid, gpu_).frozen_since;
       if (frozen != 0 && frozen < since)

@@ -49,6 +49,7 @@ ResidencyServer::Host Placement::ResidencyHost() {
       .looked =
           [this] {
             if (gangs_) gangs_->MarkDue();
+            host_.looked();
           },
       .file_of =
           [this](const Process& process) {

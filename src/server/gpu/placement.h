@@ -61,6 +61,7 @@ class Placement {
     Freezes& freezes;
     const Survivors& survivors;
     std::function<std::uint64_t()> unmanaged;  // bytes on the GPU that belong to no vGPU
+    std::function<void()> looked = [] {};      // as GpuServer::Hooks::memory_looked
   };
   Placement(EventLoop& loop, const Config& config, SwapSetup swap, Host host);
   Placement(const Placement&) = delete;

@@ -14,6 +14,12 @@
 #include "server/record/log.h"
 
 namespace tessera::server {
+namespace {
+
+// How long programs work on while the new GPUs' movers start.
+constexpr Nanos kMostPreparing = 5 * kSecond;
+
+}  // namespace
 
 Migration::Migration(std::vector<VGpuMove> moves, VGpuTable& table, const VGpuTable::Gpus& gpus,
                      Suspensions& suspensions, const Means& means)
@@ -142,27 +148,45 @@ Result<void> Migration::Check() const {
 Result<void> Migration::Begin(Nanos now) {
   if (auto may = Check(); !may) return may;
   began_at_ = now;
-  for (const Part& part : parts_) table_.Find(part.vgpu)->migrate_error.clear();
-  for (const Process* process : Processes()) pids_.insert(process->pid);
-  // While programs drain and their memory leaves, the new GPUs' movers come.
   for (const Part& part : parts_) {
+    table_.Find(part.vgpu)->migrate_error.clear();
     if (part.to != part.from && gpus_[part.to]->Swaps()) gpus_[part.to]->Residency().StartMover(now);
   }
-  for (const pid_t pid : pids_) {
-    if (suspensions_.Find(pid)) was_suspended_.insert(pid);
+  for (const Process* process : Processes()) {
+    pids_.insert(process->pid);
+    if (suspensions_.Find(process->pid)) was_suspended_.insert(process->pid);
   }
+  return MoversReady() ? SuspendAll(now) : Result<void>();
+}
+
+// One that starts would keep the driver from what the programs wait for.
+bool Migration::MoversReady() const {
+  return std::ranges::all_of(parts_, [&](const Part& part) {
+    if (pids_.empty() || part.to == part.from || !gpus_[part.to]->Swaps()) return true;
+    const MoverLink& link = gpus_[part.to]->Residency().Link();
+    return link.Ready() || !link.Exists();
+  });
+}
+
+Result<void> Migration::SuspendAll(Nanos now) {
+  phase_ = Phase::kSuspends;
+  pids_.clear();  // some may have ended
+  for (const Process* process : Processes()) pids_.insert(process->pid);
   for (const pid_t pid : pids_) {
     auto begun = suspensions_.Suspend(pid, now, Suspensions::To::kOtherGpu);
     if (begun) continue;
     GiveUp(begun.error(), now);
     return begun;
   }
-  Step(now);
+  AwaitSuspended(now);
   return {};
 }
 
 void Migration::Step(Nanos now) {
   switch (phase_) {
+    case Phase::kPrepares:
+      if (MoversReady() || now - began_at_ > kMostPreparing) (void)SuspendAll(now);  // an error ends it
+      return;
     case Phase::kSuspends:
       return AwaitSuspended(now);
     case Phase::kGives:

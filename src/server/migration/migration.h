@@ -68,7 +68,7 @@ class Migration {
   std::uint32_t TargetOf(VgpuId vgpu) const { return std::ranges::find(parts_, vgpu, &Part::vgpu)->to; }
 
  private:
-  enum class Phase { kSuspends, kGives, kRecords, kReturns, kOver };
+  enum class Phase { kPrepares, kSuspends, kGives, kRecords, kReturns, kOver };
   struct Part {
     VgpuId vgpu = 0;
     std::uint32_t from = 0, to = 0;
@@ -77,6 +77,8 @@ class Migration {
   Result<void> CheckTarget(const Part& part) const;
   Result<void> CheckWhole(const VGpu& vgpu) const;
   Result<void> CheckSize(const VGpu& vgpu, std::uint32_t to) const;
+  bool MoversReady() const;
+  Result<void> SuspendAll(Nanos now);
   void AwaitSuspended(Nanos now);
   void GiveAll(Nanos now);
   void GiveNext(Nanos now);
@@ -94,7 +96,7 @@ class Migration {
   Suspensions& suspensions_;
   const Means& means_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-  Phase phase_ = Phase::kSuspends;
+  Phase phase_ = Phase::kPrepares;
   std::set<pid_t> pids_;
   std::set<pid_t> was_suspended_;                  // before this began: stay so
   std::vector<std::pair<pid_t, VgpuId>> to_give_;  // processes whose host memory is to go to other movers

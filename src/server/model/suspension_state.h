@@ -10,6 +10,7 @@ namespace tessera::server {
 // How far a program is on its way off its GPUs, or back.
 enum class SuspensionPhase {
   kNone,       // it is on its GPUs
+  kPrepares,   // likewise, and works: the process that makes the driver's calls for it starts
   kDrains,     // its gates are closed, and what it had queued ends
   kLeaves,     // what can be moved goes out, and the program lets go of it
   kSaves,      // the driver saves the rest, contexts included
@@ -25,6 +26,8 @@ constexpr const char* NameOf(SuspensionPhase phase) {
   switch (phase) {
     case SuspensionPhase::kNone:
       return "none";
+    case SuspensionPhase::kPrepares:
+      return "prepares";
     case SuspensionPhase::kDrains:
       return "drains";
     case SuspensionPhase::kLeaves:
@@ -58,8 +61,9 @@ struct SuspensionState {
   bool by_itself = false;      // it is suspended, or to be, because it was idle: its first call brings it back
   std::string error;           // why the last attempt to suspend, resume or migrate it failed; empty: it did not
 
+  bool Begun() const { return phase != SuspensionPhase::kNone; }
   // Its gates stay closed, and its channels are not frozen: the driver needs them.
-  bool Holds() const { return phase != SuspensionPhase::kNone; }
+  bool Holds() const { return phase > SuspensionPhase::kPrepares; }
   // It has drained. Its memory leaves the GPU, and does not come back.
   bool Away() const { return phase >= SuspensionPhase::kLeaves; }
   // Nothing of it is on the GPU.

@@ -121,6 +121,7 @@ void MoverLink::OnReady() {
   ready_ = true;
   failed_starts_ = 0;
   why_none_.clear();
+  if (rests_) mover_->Send({.type = wire::MoverType::kRest, .bytes = 1});
   SendPool();
   host_.ready();
   log::Info("GPU {}: memory can be moved", gpu_);
@@ -189,6 +190,11 @@ void MoverLink::TellEars(const wire::MoverMessage* message) {
     const Ear ear = found->second;  // which may go while it is called
     ear(message);
   }
+}
+
+void MoverLink::Rest(bool rests) {
+  if (std::exchange(rests_, rests) == rests || !ready_) return;
+  mover_->Send({.type = wire::MoverType::kRest, .bytes = rests ? std::uint64_t{1} : 0});
 }
 
 void MoverLink::OrderPool(const sched::ResidencyAction& action) {

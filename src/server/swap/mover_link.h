@@ -75,6 +75,8 @@ class MoverLink {
   using Ear = std::function<void(const wire::MoverMessage*)>;
   std::uint64_t Listen(Ear ear);
   void Unlisten(std::uint64_t ear) { ears_.erase(ear); }
+  // Whether the pool is to be left alone as far as possible (wire::MoverType::kRest); the next mover is told, too.
+  void Rest(bool rests);
   // kGrowPool or kPreparePool.
   void OrderPool(const sched::ResidencyAction& action);
 
@@ -99,6 +101,7 @@ class MoverLink {
   std::string why_none_;
   std::uint64_t next_number_ = 1;
   sched::PoolResidence pool_;
+  bool rests_ = false;
   File file_;
   std::map<std::uint64_t, Ear> ears_;
   std::uint64_t next_ear_ = 1;

@@ -178,6 +178,16 @@ Result<void> ResidencyServer::Push(Process& process, std::uint64_t bytes, Nanos 
   return {};
 }
 
+bool ResidencyServer::ProgramsTravel() const {
+  bool any = false;
+  ForEach([&](const Process& process) {
+    const SuspensionPhase phase = process.suspension.phase;
+    const bool follows = process.residence.comes_back && process.residence.moves.Doing() == Moving::kIn;
+    any |= follows || (process.suspension.Begun() && phase != SuspensionPhase::kSuspended);
+  });
+  return any;
+}
+
 // ---- looks ----
 
 void ResidencyServer::Snapshot(Nanos now, sched::ResidencyState& state) const {
@@ -296,6 +306,7 @@ void ResidencyServer::OnEnd(Process& process, const wire::MoverMessage& message,
   if (message.error == EPIPE) residence.moves.LoseSight(message.bytes);
   const Nanos took = now - residence.moves.OrderedAt();
   if (!residence.moves.NoteEnd(message.bytes, now)) return;
+  if (in) residence.comes_back = false;
   const bool out = message.type == wire::MoverType::kEvicted;
   Trace(process, settled ? "settled" : in ? "loaded" : out ? "evicted" : "parked");
   if (in || out) {

@@ -80,6 +80,11 @@ class ResidencyServer {
   // if there is no mover.
   Result<void> Push(Process& process, std::uint64_t bytes, Nanos now);
 
+  // Whether a program here leaves the GPU, or comes back with its memory. And whether some program of the machine does:
+  // then nothing is prepared.
+  bool ProgramsTravel() const;
+  void Rest(bool rests) { link_.Rest(rests); }
+
   // A mover is needed soon.
   void StartMover(Nanos now) { link_.Ensure(now); }
 

@@ -29,8 +29,11 @@ class FakeCheckpointer final : public Checkpointer {
   std::vector<std::pair<Operation, pid_t>> asked;
   std::vector<wire::GpuPair> pairs;
   int prepared = 0;
+  // Whether it is ready for requests.
+  bool ready = true;
 
   void Prepare() override { ++prepared; }
+  bool Prepared() const override { return ready; }
   void State(pid_t pid, StateDone done) override {
     Ask(Operation::kState, pid, [this, pid, done = std::move(done)](Result<void> result) {
       done(result ? Result<cuda::CUprocessState>(states.at(pid)) : std::unexpected(result.error()));

@@ -45,6 +45,7 @@ class Attachment final : private DaemonFollower {
   cuda::CUdevice Device() const { return device_; }
   std::uint32_t Gpu() const { return page_.Gpu(); }  // as the daemon counts
   wire::Page* Page() const { return page_.Get(); }
+  const FollowedPage& Followed() const { return page_; }
 
   // Held between a look at the state of the device's primary context and the call that may change it.
   ForkMutex primary;

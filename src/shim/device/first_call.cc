@@ -14,17 +14,32 @@ namespace tessera::shim {
 namespace {
 
 // A thread that was on its way to the driver when the watch began is there after this time.
-constexpr timespec kOnTheWay{.tv_sec = 0, .tv_nsec = kMillisecond};
+constexpr timespec kOnTheWay{.tv_sec = 0, .tv_nsec = 5 * kMillisecond};
+// Time between two looks of a thread that waits: the page that it waits at may be an earlier daemon's.
+constexpr Nanos kLookBack = 100 * kMillisecond;
 
 ForkMutex mutex;  // taken before Session's
 bool watches TESSERA_GUARDED_BY(mutex) = false;
 std::atomic<bool> came{false};
 
-// On the thread that calls, with whatever mutexes it holds.
+// On the thread that calls, with whatever mutexes it holds. While the program is away it waits here: not all calls do
+// in the driver. A query of an event reads memory that is gone then (docs/hardware-log.md, 2026-11-26).
 void Seen() {
-  if (came.load(std::memory_order_relaxed) || came.exchange(true)) return;
   const int before = errno;
-  Attachment::ForEach([](const Attachment& each) { FollowedPage::Ring(each.Page()); });
+  for (;;) {
+    const Attachment* away = nullptr;
+    std::uint32_t bell = 0;
+    Attachment::ForEach([&](const Attachment& each) {
+      const std::uint32_t rung = each.Followed().Bell();
+      if (each.Page()->away.load() == 0) return;
+      away = &each;
+      bell = rung;
+    });
+    if (!away) break;
+    // It may have been back, and be away again.
+    if (!came.exchange(true)) Attachment::ForEach([](const Attachment& each) { FollowedPage::Ring(each.Page()); });
+    away->Followed().WaitForRing(bell, kLookBack);
+  }
   errno = before;
 }
 

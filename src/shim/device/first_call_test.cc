@@ -1,5 +1,8 @@
 #include "shim/device/first_call.h"
 
+#include <atomic>
+#include <thread>
+
 #include "base/testing/wait_until.h"
 #include "shim/load/hook.h"
 #include "shim/testing/shim_fixture.h"
@@ -15,7 +18,10 @@ namespace {
 
 using wire::FirstCall;
 
+std::atomic<int> calls = 0;
+
 CUresult Three(int* count) {
+  ++calls;
   *count = 3;
   return CUDA_SUCCESS;
 }
@@ -25,6 +31,7 @@ class FirstCallTest : public ShimFixture {
  protected:
   FirstCallTest() {
     Cuda().Put(k_cuDeviceGetCount, &Three);
+    calls = 0;
     MakeContext();
     const wire::Page& page = *Attached().Page();
     WaitUntil([&] { return page.rests.load() != 0; });  // its pacer has begun, which is a call, too
@@ -58,15 +65,22 @@ TEST_F(FirstCallTest, OfOneThatIsNotAwayIsNoSecret) {
   EXPECT_EQ(Word(), FirstCall::kUnseen);
 }
 
-TEST_F(FirstCallTest, IsToldOnceAndComesToTheDriver) {
+TEST_F(FirstCallTest, IsToldAndComesToTheDriverWhenTheProgramIsBack) {
   Leave(wire::AwayWord(0, false, true));
   Await(FirstCall::kAwaited);
-  count = 0;
-  EXPECT_EQ(cuDeviceGetCount(&count), CUDA_SUCCESS);
-  EXPECT_EQ(count, 3) << "with its arguments";
+  std::jthread first([&] { EXPECT_EQ(cuDeviceGetCount(&count), CUDA_SUCCESS); });
   Await(FirstCall::kCame);
-  EXPECT_EQ(cuDeviceGetCount(&count), CUDA_SUCCESS);
+  std::jthread second([] {
+    int also = 0;
+    EXPECT_EQ(cuDeviceGetCount(&also), CUDA_SUCCESS);
+  });
+  FollowedPage::Ring(Attached().Page());
+  EXPECT_EQ(calls, 0) << "the driver would not hold each of them";
   Leave(0);
+  first.join();
+  second.join();
+  EXPECT_EQ(count, 3) << "with its arguments";
+  EXPECT_EQ(calls, 2);
   Await(FirstCall::kUnseen);
   EXPECT_EQ(RealAddress(k_cuDeviceGetCount), reinterpret_cast<void*>(&Three)) << "it costs nothing any more";
 }
@@ -75,19 +89,37 @@ TEST_F(FirstCallTest, OfTheNextTimeIsToldAgain) {
   for (int i = 0; i < 2; ++i) {
     Leave(wire::AwayWord(0, false));
     Await(FirstCall::kAwaited);
-    EXPECT_EQ(cuDeviceGetCount(&count), CUDA_SUCCESS);
+    std::jthread caller([&] { EXPECT_EQ(cuDeviceGetCount(&count), CUDA_SUCCESS); });
     Await(FirstCall::kCame);
     Leave(0);
+    caller.join();
     Await(FirstCall::kUnseen);
   }
+}
+
+TEST_F(FirstCallTest, ThatWaitsIsToldAgainWhenTheProgramIsAwayAgain) {
+  Leave(wire::AwayWord(0, false));
+  Await(FirstCall::kAwaited);
+  std::jthread caller([&] { EXPECT_EQ(cuDeviceGetCount(&count), CUDA_SUCCESS); });
+  Await(FirstCall::kCame);
+  // Nobody rings: the thread does not see it.
+  Attachment::ForEach([](const Attachment& each) { each.Page()->away = 0; });
+  EXPECT_TRUE(MindFirstCall());
+  Leave(wire::AwayWord(0, false));
+  Await(FirstCall::kCame);
+  Leave(0);
+  caller.join();
 }
 
 TEST_F(FirstCallTest, ThatAHookAnswersIsSeenToo) {
   Leave(wire::AwayWord(0, false));
   Await(FirstCall::kAwaited);
-  CUdeviceptr memory = 0;
-  (void)cuMemAlloc_v2(&memory, kMiB);
+  std::jthread caller([] {
+    CUdeviceptr memory = 0;
+    (void)cuMemAlloc_v2(&memory, kMiB);
+  });
   Await(FirstCall::kCame);
+  Leave(0);
 }
 
 TEST_F(FirstCallTest, IsAwaitedWhenNoThreadOfTesserasIsInTheDriver) {

@@ -45,6 +45,7 @@ void FollowedPage::FollowOwn(std::uint64_t returned, bool block) {
   own_.memory_returned = returned;
   own_.memory_credit_keep = UINT64_MAX >> 1;
   own_.idle_grace_ns = kNever;
+  own_.away = before->away.load();
   for (int i = 0; i < 2; ++i) own_.gpu_uuid[i] = before->gpu_uuid[i].load();
   own_.gate = block ? wire::GateOrder::kClosed : wire::GateOrder::kOpen;
   own_.epoch.fetch_add(2);

@@ -253,6 +253,7 @@ TESSERA_CUDA_API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 // ---- waiting, peers -----------------------------------------------------------------------------------------------
 
 TESSERA_CUDA_API cuCtxSynchronize_v2(CUcontext handle) {
+  const ApiCall call(ApiCall::Kind::kReadsMemory);
   return WithContextOrCurrent(handle, [](Context& context) {
     if (const CUresult captured = CheckSynchronize(context); captured != CUDA_SUCCESS) return captured;
     context.engine().Synchronize();

@@ -101,6 +101,7 @@ TESSERA_CUDA_API cuCtxRecordEvent(CUcontext handle, CUevent event_handle) {
 }
 
 TESSERA_CUDA_API cuEventQuery(CUevent handle) {
+  const ApiCall call(ApiCall::Kind::kReadsMemory);
   return WithEvent(handle, [](const auto& event) {
     OpRef recording;
     if (const CUresult result = RecordingOf(*event, &recording); result != CUDA_SUCCESS) return result;
@@ -109,6 +110,7 @@ TESSERA_CUDA_API cuEventQuery(CUevent handle) {
 }
 
 TESSERA_CUDA_API cuEventSynchronize(CUevent handle) {
+  const ApiCall call(ApiCall::Kind::kReadsMemory);
   return WithEvent(handle, [](const auto& event) {
     OpRef recording;
     if (const CUresult result = RecordingOf(*event, &recording); result != CUDA_SUCCESS) return result;
@@ -117,6 +119,7 @@ TESSERA_CUDA_API cuEventSynchronize(CUevent handle) {
 }
 
 TESSERA_CUDA_API cuEventElapsedTime_v2(float* milliseconds, CUevent start_handle, CUevent end_handle) {
+  const ApiCall call(ApiCall::Kind::kReadsMemory);
   return WithEvent(start_handle, [&](const auto& start) {
     return WithEvent(end_handle, [&](const auto& end) {
       OpRef first, last;

@@ -117,6 +117,7 @@ TESSERA_CUDA_API cuStreamGetCtx(CUstream handle, CUcontext* context) {
 TESSERA_EXPORT_PTSZ(cuStreamGetCtx)
 
 TESSERA_CUDA_API cuStreamQuery(CUstream handle) {
+  const ApiCall call(ApiCall::Kind::kReadsMemory);
   return WithStream(handle, [&](const auto& stream) {
     if (const CUresult result = CheckWait(*stream); result != CUDA_SUCCESS) return result;
     if (!Dispatcher::Done(LastOf(*stream))) return CUDA_ERROR_NOT_READY;
@@ -126,6 +127,7 @@ TESSERA_CUDA_API cuStreamQuery(CUstream handle) {
 TESSERA_EXPORT_PTSZ(cuStreamQuery)
 
 TESSERA_CUDA_API cuStreamSynchronize(CUstream handle) {
+  const ApiCall call(ApiCall::Kind::kReadsMemory);
   return WithStream(handle, [&](const auto& stream) {
     if (const CUresult result = CheckWait(*stream); result != CUDA_SUCCESS) return result;
     return WaitFor(LastOf(*stream), stream->context);

@@ -102,6 +102,7 @@ class CheckpointService {
     if (const CUresult taken = contents_.TakeOff(); taken != CUDA_SUCCESS) return taken;
     Last(CheckpointStep::kCheckpoint, begin, contents_.bytes());
     PassFault("soft.checkpoint.taken");
+    ApiCall::SetSaved(true);
     inbox_.SetState(CU_PROCESS_STATE_CHECKPOINTED);
     PassFault("soft.checkpointed");
     return CUDA_SUCCESS;
@@ -115,6 +116,7 @@ class CheckpointService {
     if (const CUresult put = contents_.PutOn(request.to); put != CUDA_SUCCESS) return put;
     Last(CheckpointStep::kRestore, begin, bytes);
     PassFault("soft.restore.put");
+    ApiCall::SetSaved(false);
     inbox_.SetState(CU_PROCESS_STATE_LOCKED);
     PassFault("soft.restored");
     return CUDA_SUCCESS;

@@ -1,6 +1,9 @@
 #include "soft/device/api_gate.h"
 
+#include <signal.h>
+
 #include <atomic>
+#include <cstdio>
 
 #include "base/mutex.h"
 #include "soft/device/device.h"
@@ -11,7 +14,7 @@ namespace {
 // Never destroyed: programs call the driver until they are gone.
 struct Door {
   std::atomic<int> inside = 0;
-  std::atomic<bool> closed = false;
+  std::atomic<bool> closed = false, saved = false;
   Mutex mutex;
   CondVar opened;
 
@@ -29,7 +32,7 @@ thread_local int depth = 0;
 
 }  // namespace
 
-ApiCall::ApiCall() : state_(DriverState()) {
+ApiCall::ApiCall(Kind kind) : state_(DriverState()) {
   if (state_ != cuda::CUDA_SUCCESS) return;
   counted_ = true;
   if (depth++ > 0) return;
@@ -39,6 +42,11 @@ ApiCall::ApiCall() : state_(DriverState()) {
     ++door.inside;
     if (!door.closed) break;
     --door.inside;
+    if (kind == Kind::kReadsMemory && door.saved) {
+      std::fputs("soft GPU: a query or a wait while the process is saved: the driver reads memory that is gone\n",
+                 stderr);
+      raise(SIGSEGV);
+    }
     door.AwaitOpen();
   }
   state_ = DriverState();  // the process may have been lost behind the closed door
@@ -56,6 +64,8 @@ void ApiCall::Open() {
   door.closed = false;
   door.opened.NotifyAll();
 }
+
+void ApiCall::SetSaved(bool saved) { Door::Get().saved = saved; }
 
 int ApiCall::Inside() { return Door::Get().inside; }
 

@@ -8,8 +8,14 @@ namespace tessera::soft {
 // call does and all that it calls is inside; of calls inside of calls only the outer one counts. Thread-safe.
 class ApiCall {
  public:
+  enum class Kind {
+    kWaits,
+    // As the driver's queries and waits for work (580.159.04, docs/hardware-log.md): of a process that is saved they
+    // read memory that is gone, and end it by SIGSEGV.
+    kReadsMemory,
+  };
   // Waits until the door is open. Does not wait where the driver cannot be used: see state().
-  ApiCall();
+  explicit ApiCall(Kind kind = Kind::kWaits);
   ~ApiCall();
   ApiCall(const ApiCall&) = delete;
 
@@ -19,6 +25,8 @@ class ApiCall {
   // For the thread that locks the process. Closed, calls that come wait, and Inside() tells how many have not ended.
   static void Close();
   static void Open();
+  // From now on the process is saved, or no longer.
+  static void SetSaved(bool saved);
   static int Inside();
 
  private:

@@ -210,6 +210,19 @@ TEST_F(ApiCheckpoint, LockWaitsForWork) {
   peer.Kill();
 }
 
+// As with driver 580: such calls do not wait, and read memory that is gone.
+TEST_F(ApiCheckpoint, QueryOfASavedProgramIsItsEnd) {
+  for (const bool saved : {false, true}) {
+    Peer peer("query", "");
+    ASSERT_EQ(peer.Line(), "ready");
+    ASSERT_OK(Lock(peer.pid()));
+    if (saved) ASSERT_OK(Checkpoint(peer.pid()));
+    peer.Say();
+    if (!saved) ASSERT_OK(Unlock(peer.pid()));
+    EXPECT_EQ(peer.AwaitEnd(), saved ? SIGSEGV : 0);
+  }
+}
+
 TEST_F(ApiCheckpoint, HostMemoryIsTheEndOfAProgram) {
   Peer peer("work", "host");
   ASSERT_EQ(peer.Line(), "ready");

@@ -259,6 +259,14 @@ void Open(const std::string& hex) {
   std::printf("%d\n", value);
 }
 
+// For a byte of standard input.
+void Query() {
+  std::puts("ready");
+  std::fflush(stdout);
+  char byte;
+  if (read(STDIN_FILENO, &byte, 1) == 1) std::puts(ResultName(cuStreamQuery(nullptr)));
+}
+
 }  // namespace
 
 int main(int, char** arguments) {
@@ -281,6 +289,7 @@ int main(int, char** arguments) {
     std::fflush(stdout);
     std::puts(ResultName(cuCheckpointProcessLock(std::atoi(argument.c_str()), nullptr)));
   }
+  if (command == "query") Query();
   if (command == "work") Worker(argument).Work();
   if (command == "import") {
     Import(tessera::soft::kPeerFile);

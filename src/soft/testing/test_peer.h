@@ -58,8 +58,13 @@ class Peer {
   // Returns once it has ended.
   void Kill() {
     kill(pid_, SIGKILL);
+    (void)AwaitEnd();
+  }
+  // The signal that ended it, or its exit status.
+  int AwaitEnd() {
     siginfo_t ended = {};
     EXPECT_EQ(waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOWAIT), 0);
+    return ended.si_status;
   }
 
  private:

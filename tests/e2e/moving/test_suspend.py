@@ -51,7 +51,7 @@ class Suspend(SoftGpuTest):
         self.assertIsNone(self.process(shell.pid)["suspension"])
         trace = json.loads(self.tessera("trace", "--past", "1min", "-o", "-").stdout)["traceEvents"]
         phases = {event["name"]: event["args"] for event in trace if event["args"].get("pid") == shell.pid}
-        self.assertEqual(list(phases), ["drains", "leaves", "saves", "suspended", "returns", "restores"])
+        self.assertEqual(list(phases), ["prepares", "drains", "leaves", "saves", "suspended", "returns", "restores"])
         self.assertEqual(phases["leaves"]["bytes"], self.SIZE)
         self.assertGreaterEqual(phases["saves"]["bytes"], self.CONTEXT_BYTES)
         self.assertEqual(shell.ok("compare", memory, self.WORD)["wrong"], 0)
