@@ -36,11 +36,11 @@ def _pool(bench, size):
     return f'[swap]\nsize = "{pool}"\nfloor = "1G"\n'
 
 
-def _prepared(bench, size, limit_s=45):
-    """Waits until the daemon has made so much host memory ahead of need on the first GPU; how much it has by then."""
+def _prepared(bench, size, gpu=0, limit_s=45):
+    """Waits until the daemon has made so much host memory ahead of need on a GPU; how much it has by then."""
     end = time.monotonic() + min(limit_s, bench.left(limit_s))
     while True:
-        made = (_gpus(bench)[0]["swap"] or {}).get("pool_bytes", 0)
+        made = (_gpus(bench)[gpu]["swap"] or {}).get("pool_bytes", 0)
         if made >= size or time.monotonic() > end:
             return made
         time.sleep(0.2)
@@ -159,11 +159,11 @@ def gap(bench):
         options = {"memory": size, "memory-stride": 1 << 20 if not bench.soft else 4096, "report-every": 1, "depth": 2, "ahead": 2}
         tenant = tenants.start(bench, 200, vgpu="hw-mover", **options)
         bench.until(lambda: tenant.kernels() > 200, "it works", 60)
-        made = _prepared(bench, size)
-        bench.tell(f"{made / GIB:.1f} GiB of host memory were made ahead of need")
-        time.sleep(0.5)
         rows = []
         for to in (target, home, target):
+            made = _prepared(bench, size, 1 - to if home != target else to)
+            bench.tell(f"{made / GIB:.1f} GiB of host memory were made ahead of need")
+            time.sleep(0.5)
             tenant.gaps()  # forgets those until now
             begin = time.monotonic()
             took = _move(bench, "hw-mover", 1 - to if home != target else to, to)
