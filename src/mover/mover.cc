@@ -63,6 +63,11 @@ Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<MachineMemory()> machine, 
              .patience = patience,
              .now = MonotonicNow()},
       lent_(gpu, pool_, place_.tell),
+      transits_(gpu, pool_,
+                [this](const auto& message, int fd) {
+                  if (!daemon_.Send(BytesOf(message), {&fd, fd >= 0 ? 1u : 0u}))
+                    daemon_gone_ = daemon_gone_ || errno != ETOOMANYREFS;
+                }),
       machine_(std::move(machine)),
       disk_(std::make_unique<Disk>()),
       growers_{{{gpu, machine_}, {gpu, machine_, Grower::Priority::kLow}}} {
@@ -92,6 +97,7 @@ Result<bool> Mover::RunOnce(Nanos most) {
   for (int i = 0; i < count; ++i) OnEvent(events[i].data.fd, events[i].events);
   if (const auto finished = FinishCopies(); !finished) return std::unexpected(finished.error());
   for (const auto& [id, program] : programs_) program->GoOn();
+  transits_.GoOn();
   GrowOrStarve();
   Report();
   if (place_.broken) return std::unexpected(*place_.broken);
@@ -102,6 +108,7 @@ Result<bool> Mover::RunOnce(Nanos most) {
 void Mover::Wait(Nanos most) {
   const Nanos now = MonotonicNow();
   if (copier_.busy()) most = std::min(most, kLookForCopies);
+  if (transits_.Makes()) most = 0;
   if (report_due_) most = std::min(most, report_at_ - now);
   if (resume_at_ != kNever) most = std::min(most, resume_at_ - now);
   if (prepare_at_ != kNever) most = std::min(most, prepare_at_ - now);
@@ -158,6 +165,10 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
   if (message.type == MoverType::kSlot) return OnSlot(message.bytes, std::move(fd));
   if (message.type == MoverType::kLend) return lent_.OnLend(static_cast<pid_t>(message.bytes));
   if (message.type == MoverType::kSlotFor) return lent_.OnSlotFor(message, std::move(fd));
+  if (message.type == MoverType::kMakeTransit)
+    return transits_.Make(static_cast<pid_t>(message.program), message.bytes);
+  if (message.type == MoverType::kTransitFor) return transits_.OnTransitFor(message, std::move(fd));
+  if (message.type == MoverType::kTransitOver) return transits_.End(static_cast<pid_t>(message.program));
   if (message.type == MoverType::kSlotKept) return Admit(message.bytes);
   if (message.type == MoverType::kFileOf) return OnFileOf(message.program, std::move(fd));
   if (message.type == MoverType::kProgram) return OnProgram(message, std::move(fd));
@@ -237,7 +248,7 @@ void Mover::Retire() {
 
 void Mover::OnSlot(std::uint64_t number, UniqueFd fd) {
   const auto slot = pool_.Earlier(number);
-  HostMemory memory = {.fd = std::move(fd)};
+  HostMemory memory = {.fd = std::move(fd), .transit = slot && pool_.EntryOf(*slot).Has(KeyTable::Entry::kTransit)};
   const auto reached = slot && memory.fd ? gpu_.Reach(memory) : Fail(ENOENT, "the table does not know it");
   if (slot && reached) {
     pool_.Restore(*slot, std::move(memory));

@@ -10,6 +10,7 @@
 #include "mover/pool/lent_slots.h"
 #include "mover/pool/pool_growth.h"
 #include "mover/pool/slot_claims.h"
+#include "mover/pool/transit_slots.h"
 #include "mover/program/program.h"
 
 namespace tessera::mover {
@@ -68,6 +69,7 @@ class Mover {
   std::optional<SwapFile> file_;
   Workplace place_;
   LentSlots lent_;
+  TransitSlots transits_;
   std::map<std::uint64_t, std::shared_ptr<Program>> programs_;  // by the daemon's number
   std::map<std::uint64_t, Domain> domains_;                     // of these
   // Files of programs that the daemon introduces next.

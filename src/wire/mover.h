@@ -45,15 +45,21 @@ enum class MoverType : std::uint32_t {
                // Answered by kLent
   kSlotFor = 12,  // a slot that another GPU's mover has lent: its memory comes along (descriptor). bytes: its number;
                   // other: its key; program: pid of the program that has something there; domain: of that program. The
-                  // program may claim it at any time. Answered by kSlotTaken
+                  // program may claim it at any time. marks: kTransit or none. Answered by kSlotTaken
   kFileOf = 20,   // said before kProgram: the file of that program, which an earlier mover has finished, comes along
                   // (descriptor). What the program says is away may lie in it
   kSave = 21,    // the program is parked, and its file comes along (descriptor), to be written: what it has parked goes
                  // there, and leaves its slots. bytes: when it was started, in clock ticks since boot; text: a
                  // SuspendedGpu
   kUnsave = 22,  // what the program has in its file comes back to slots, parked; then the file is emptied
-  kRest = 13,     // bytes: 1: some program of the machine leaves its GPU, or comes back. From now on nothing is made or
-                  // freed that no program waits for: the driver does one such thing after the other. 0: no longer
+  kRest = 13,    // bytes: 1: some program of the machine leaves its GPU, or comes back. From now on nothing is made or
+                 // freed that no program waits for: the driver does one such thing after the other. 0: no longer
+  kMakeTransit = 14,  // memory of this GPU is to be made for a program that comes to it. program: its pid; bytes: how
+                      // much. Answered by kTransitMade for each slot, and kTransitEnd
+  kTransitFor =
+      15,  // a slot of another GPU's memory comes along (descriptor). program: pid of the program whose memory
+           // it is for when that goes out by kEvictAway; bytes: its number. Answered by kSlotTaken
+  kTransitOver = 16,  // program: pid of the program that is no more under way: what it did not use of that is given up
   kSlotKept = 9,  // the answer to kSlotMade: the slot of this number (bytes) is kept for the next mover, as far as it
                   // can be. Now programs may have it
   // mover → daemon
@@ -83,6 +89,8 @@ enum class MoverType : std::uint32_t {
                  // that up to no mover; EPIPE: its line closed, and what it holds is not known
   kLent = 77,  // the answer to kLend. bytes: the pid; other: how many slots these are; error: why there are none, errno
                // value. EBUSY: not all that the program has in slots is parked
+  kTransitMade = 78,  // a slot of the GPU's memory comes along (descriptor). program: pid; bytes: its number
+  kTransitEnd = 79,   // the answer to kMakeTransit. program: pid; error: why not all of it was made, errno value
   kSaved = 90,    // the program's kSave is done. bytes: of the file; error: why what was parked stays as it was, errno
                   // value. EBUSY: some of it is in a file already; EPIPE: its line closed
   kUnsaved = 91,  // the program's kUnsave is done. bytes: of the file before; error: why all that is in it stays there,
@@ -113,14 +121,14 @@ struct MoverMessage {
   std::uint64_t bytes = 0;                      // as the type says
   std::uint64_t other = 0;                      // as the type says
   std::uint64_t copied_out = 0, copied_in = 0;  // of kMoved, bytes
-  std::uint64_t domain = 0;                     // of kSlotFor
+  std::uint64_t domain = 0, marks = 0;          // of kSlotFor
   char text[136] = {};                          // of kFailed, terminated; of kSave
 };
-static_assert(sizeof(MoverMessage) == 192 && std::has_unique_object_representations_v<MoverMessage>);
+static_assert(sizeof(MoverMessage) == 200 && std::has_unique_object_representations_v<MoverMessage>);
 static_assert(offsetof(MoverMessage, error) == 4 && offsetof(MoverMessage, program) == 8 &&
               offsetof(MoverMessage, bytes) == 16 && offsetof(MoverMessage, other) == 24 &&
               offsetof(MoverMessage, copied_out) == 32 && offsetof(MoverMessage, domain) == 48 &&
-              offsetof(MoverMessage, text) == 56);
+              offsetof(MoverMessage, marks) == 56 && offsetof(MoverMessage, text) == 64);
 
 inline std::optional<MoverMessage> ReadMover(std::span<const std::byte> packet) {
   MoverMessage message;

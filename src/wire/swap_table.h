@@ -22,6 +22,8 @@ struct SwapEntry {
   static constexpr std::uint32_t kParked = 2;
   // The mover of another GPU has this memory, or had it. Only the owner ever gets it: it is never used again.
   static constexpr std::uint32_t kShared = 4;
+  // It is memory of a GPU, for what its owner has, which goes to that GPU. It is never used again.
+  static constexpr std::uint32_t kTransit = 8;
 
   bool Has(std::uint32_t mark) const { return (marks & mark) != 0; }
 };

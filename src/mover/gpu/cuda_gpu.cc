@@ -121,7 +121,9 @@ Result<std::unique_ptr<CudaGpu>> CudaGpu::Open(const CudaLibrary& cuda, const st
 }
 
 Result<void> CudaGpu::Start() {
-  on_device_ = {CU_MEM_LOCATION_TYPE_DEVICE, device_};
+  on_device_ = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                .location = {CU_MEM_LOCATION_TYPE_DEVICE, device_}};
   on_host_ = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
               .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
               .location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, NumaNodeOf(cuda_, device_)}};
@@ -147,16 +149,17 @@ Result<UniqueFd> CudaGpu::ExportMemory(CUmemGenericAllocationHandle handle) cons
   return UniqueFd(fd);
 }
 
-Result<CUmemGenericAllocationHandle> CudaGpu::ImportMemory(const UniqueFd& fd, CUmemLocation location) {
+Result<CUmemGenericAllocationHandle> CudaGpu::ImportMemory(const UniqueFd& fd, CUmemLocationType type, bool own) {
   CUmemGenericAllocationHandle handle = 0;
   if (cuda_.MemImport(&handle, AsPointer(fd.Get()), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != CUDA_SUCCESS)
     return Fail(EINVAL, "it is no memory");
   CUmemAllocationProp properties = {};
   const bool known = cuda_.MemGetProperties(&properties, handle) == CUDA_SUCCESS;
-  const bool any_node = location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
-  if (!known || properties.location.type != location.type || (!any_node && properties.location.id != location.id)) {
+  if (!known || properties.location.type != type || (own && properties.location.id != device_)) {
     (void)cuda_.MemRelease(handle);
-    return Fail(EINVAL, any_node ? "it is no host memory" : "it is no memory of this GPU");
+    return Fail(EINVAL, own                                      ? "it is no memory of this GPU"
+                        : type == CU_MEM_LOCATION_TYPE_HOST_NUMA ? "it is no host memory"
+                                                                 : "it is no memory of a GPU");
   }
   return handle;
 }
@@ -184,11 +187,17 @@ Result<void> CudaGpu::MapHost(HostMemory& memory) {
   return result;
 }
 
-Result<HostMemory> CudaGpu::MakeHost() {
+Result<HostMemory> CudaGpu::MakeTransit() {
+  auto made = Make(on_device_);
+  if (made) made->transit = true;
+  return made;
+}
+
+Result<HostMemory> CudaGpu::Make(const CUmemAllocationProp& where) {
   HostMemory memory;
   auto result = CheckCuda(cuda_.CtxSetCurrent(context_), "cuCtxSetCurrent");
   CUmemGenericAllocationHandle handle = 0;
-  if (result) result = CheckCuda(cuda_.MemCreate(&handle, kChunkBytes, &on_host_, 0), "cuMemCreate");
+  if (result) result = CheckCuda(cuda_.MemCreate(&handle, kChunkBytes, &where, 0), "cuMemCreate");
   if (!result) return std::unexpected(result.error());
   memory.handle = handle;
   if (result = MapHost(memory); !result) return std::unexpected(result.error());
@@ -212,7 +221,8 @@ Result<void> CudaGpu::Reach(HostMemory& memory) {
   if (memory.address != 0) return {};
   auto result = CheckCuda(cuda_.CtxSetCurrent(context_), "cuCtxSetCurrent");
   if (!result) return result;
-  const auto handle = ImportMemory(memory.fd, {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0});
+  const auto type = memory.transit ? CU_MEM_LOCATION_TYPE_DEVICE : CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  const auto handle = ImportMemory(memory.fd, type, /*own=*/false);
   if (!handle) return std::unexpected(handle.error());
   memory.handle = *handle;
   const auto mapped = MapHost(memory);
@@ -222,6 +232,7 @@ Result<void> CudaGpu::Reach(HostMemory& memory) {
 
 // Maps memory for the processor only when it goes to a file: that costs page tables, and time.
 Result<std::span<std::byte>> CudaGpu::BytesOf(HostMemory& memory) {
+  if (memory.transit) return Fail(EOPNOTSUPP, "it is memory of a GPU");
   auto result = Reach(memory);
   if (result) result = CheckCuda(cuda_.CtxSetCurrent(context_), "cuCtxSetCurrent");
   const CUmemAccessDesc access = {.location = on_host_.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -252,7 +263,7 @@ Result<std::unique_ptr<Window>> CudaGpu::Import(std::span<const UniqueFd> fds, s
   if (!window) return std::unexpected(window.error());
   std::size_t next = 0;
   const auto map = [&](std::uint64_t address, std::uint64_t bytes) -> Result<void> {
-    const auto handle = ImportMemory(fds[next++], on_device_);
+    const auto handle = ImportMemory(fds[next++], CU_MEM_LOCATION_TYPE_DEVICE, /*own=*/true);
     if (!handle) return std::unexpected(handle.error());
     return (*window)->Map(address, bytes, *handle);
   };

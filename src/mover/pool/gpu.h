@@ -15,12 +15,13 @@ namespace tessera::mover {
 
 enum class Direction { kOut, kIn };  // GPU to host, host to GPU
 
-// Pinned host memory of one chunk. A program can import `fd`.
+// Pinned host memory of one chunk. A program can import `fd`. Or memory of a GPU (`transit`): of this one or another.
 struct HostMemory {
   std::uint64_t handle = 0;
   std::uint64_t address =
       0;  // of the mover's, where it is mapped; 0: another mover made it, and it was not needed here
   UniqueFd fd;
+  bool transit = false;
 };
 
 // The part of a chunk that is copied, and how its GPU memory comes: in one piece for the whole chunk (`begins` 0), or
@@ -47,11 +48,14 @@ class Gpu {
 
   // Any thread. ENOMEM where the system or the driver gives no more. Takes about 10 ms.
   virtual Result<HostMemory> MakeHost() = 0;
+  // The same of the GPU's own memory, which movers of other GPUs can import. Takes 0.2 ms.
+  virtual Result<HostMemory> MakeTransit() = 0;
   virtual void FreeHost(HostMemory memory) = 0;
-  // Imports and maps memory that another mover made, unless that is done already: before it is copied to or from. Takes
-  // 1.4 ms (docs/hardware-log.md, 2026-11-26). Not by two threads at once. EINVAL: the descriptor is something else.
+  // Imports and maps memory that another mover made, of the host or, as memory.transit says, of a GPU, unless that is
+  // done already: before it is copied to or from. Takes 1.4 ms (docs/hardware-log.md, 2026-11-26). Not by two threads
+  // at once. EINVAL: the descriptor is something else.
   virtual Result<void> Reach(HostMemory& memory) = 0;
-  // Reaches the memory. Its bytes for the processor, valid as long as the memory exists.
+  // Reaches the memory. Its bytes for the processor, valid as long as the memory exists. EOPNOTSUPP: it is a GPU's.
   virtual Result<std::span<std::byte>> BytesOf(HostMemory& memory) = 0;
 
   // The rest is for the loop's thread, and does not wait for the GPU.

@@ -24,7 +24,8 @@ void LentSlots::OnSlotFor(const MoverMessage& message, UniqueFd fd) {
   using Entry = KeyTable::Entry;
   const auto taken = Take({.key = message.other,
                            .owner = static_cast<pid_t>(message.program),
-                           .marks = Entry::kGiven | Entry::kParked | Entry::kShared,
+                           .marks = Entry::kGiven | Entry::kParked | Entry::kShared |
+                                    (static_cast<std::uint32_t>(message.marks) & Entry::kTransit),
                            .domain = message.domain,
                            .memory = message.bytes},
                           std::move(fd));
@@ -33,11 +34,12 @@ void LentSlots::OnSlotFor(const MoverMessage& message, UniqueFd fd) {
 }
 
 Result<void> LentSlots::Take(const KeyTable::Entry& entry, UniqueFd fd) {
+  if (lending_.Adopt(entry)) return {};
   const auto has = lending_.Has(entry);
   if (!has) return std::unexpected(has.error());
   if (*has) return {};
   if (!fd || entry.key == 0 || entry.memory == 0) return Fail(EINVAL, "it is no slot with something of a program");
-  HostMemory memory = {.fd = std::move(fd)};
+  HostMemory memory = {.fd = std::move(fd), .transit = entry.Has(KeyTable::Entry::kTransit)};
   // Where the driver takes none of a program's, the daemon has to know before the other mover lets go of them.
   if (std::exchange(tried_, entry.owner) != entry.owner) {
     if (auto reached = gpu_.Reach(memory); !reached) return reached;

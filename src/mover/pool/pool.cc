@@ -34,17 +34,55 @@ std::optional<Slot> Pool::Earlier(std::uint64_t number) const {
 
 void Pool::Restore(Slot slot, HostMemory memory) {
   std::erase(unused_, slot);
-  slots_.emplace(slot, std::move(memory));
+  Insert(slot, std::move(memory));
   EntryOf(slot).key != 0 ? table_.Leave(slot) : AddFree(slot);
+}
+
+void Pool::Insert(Slot slot, HostMemory memory) {
+  if (memory.transit) ++transits_;
+  slots_.emplace(slot, std::move(memory));
 }
 
 // Nobody but the owner may get memory that is in two pools.
 void Pool::AddFree(Slot slot) {
-  EntryOf(slot).Has(KeyTable::Entry::kShared) ? GiveUp(slot) : free_[DomainOf(slot)].push_back(slot);
+  using Entry = KeyTable::Entry;
+  EntryOf(slot).Has(Entry::kShared | Entry::kTransit) ? GiveUp(slot) : free_[DomainOf(slot)].push_back(slot);
 }
 
 std::optional<Domain> Pool::DomainOf(Slot slot) const {
   return EntryOf(slot).Has(KeyTable::Entry::kGiven) ? std::optional(EntryOf(slot).domain) : std::nullopt;
+}
+
+void Pool::GiveUp(Slot slot) {
+  if (MemoryOf(slot).transit) ++transits_given_up_;
+  given_up_.push_back(slot);
+}
+
+void Pool::AddTransit(pid_t owner, std::uint64_t number, HostMemory memory) {
+  const Slot slot = unused_.back();
+  unused_.pop_back();
+  table_.Reset(slot, number);
+  table_.Mark(slot, KeyTable::Entry::kTransit);
+  Insert(slot, std::move(memory));
+  transit_[owner].push_back(slot);
+}
+
+std::optional<Slot> Pool::TakeTransit(pid_t owner) {
+  const auto found = transit_.find(owner);
+  if (found == transit_.end()) return {};
+  const Slot slot = found->second.back();
+  found->second.pop_back();
+  if (found->second.empty()) transit_.erase(found);
+  return slot;
+}
+
+std::uint64_t Pool::TransitFor(pid_t owner) const {
+  const auto found = transit_.find(owner);
+  return found == transit_.end() ? 0 : found->second.size();
+}
+
+void Pool::GiveUpTransit(pid_t owner) {
+  while (const auto slot = TakeTransit(owner)) GiveUp(*slot);
 }
 
 std::optional<Slot> Pool::Take(Domain domain) {
@@ -86,16 +124,19 @@ void Pool::EndRead(Slot slot) {
   if (read_.extract(slot).mapped()) AddFree(slot);
 }
 
-std::optional<Pool::Removed> Pool::RemoveGivenUp() {
-  if (!vacated_.empty()) {
+std::optional<Pool::Removed> Pool::RemoveGivenUp(bool transit) {
+  if (transit && transits_given_up_ == 0) return {};
+  if (!transit && !vacated_.empty()) {
     std::optional<Removed> removed = std::move(vacated_.back());
     vacated_.pop_back();
     return removed;
   }
-  const auto found = std::ranges::find_if(given_up_, [&](Slot slot) { return !read_.contains(slot); });
+  const auto found = std::ranges::find_if(
+      given_up_, [&](Slot slot) { return !read_.contains(slot) && (!transit || MemoryOf(slot).transit); });
   if (found == given_up_.end()) return {};
   const Slot slot = *found;
   given_up_.erase(found);
+  if (MemoryOf(slot).transit) --transits_given_up_;
   return Remove(slot);
 }
 
@@ -109,14 +150,15 @@ Pool::Removed Pool::RemoveFree(std::optional<Domain> domain) {
 Pool::Removed Pool::Remove(Slot slot) {
   Removed removed = {.memory = std::move(slots_.at(slot)), .number = EntryOf(slot).memory};
   slots_.erase(slot);
+  if (removed.memory.transit) --transits_;
   unused_.push_back(slot);
   return removed;
 }
 
 Pool::Figures Pool::Count() const {
-  Figures figures = {.total = slots_.size()};
+  Figures figures = {.total = slots_.size() - transits_};
   for (const auto& [domain, slots] : free_) figures.free += slots.size();
-  figures.used = figures.total - figures.free - given_up_.size();
+  figures.used = figures.total - figures.free - (given_up_.size() - transits_given_up_);
   return figures;
 }
 

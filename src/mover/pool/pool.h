@@ -52,6 +52,15 @@ class Pool {
   // Whether Add has a place for one more.
   bool HasPlace() const { return !unused_.empty(); }
 
+  // ---- transit: slots of a GPU's memory, which programs' memory passes on its way there ----
+  // They count in none of the figures, and leave the pool when they come free.
+  // One more, for what this owner has. Requires HasPlace.
+  void AddTransit(pid_t owner, std::uint64_t number, HostMemory memory);
+  // Of those that nothing was put into.
+  std::optional<Slot> TakeTransit(pid_t owner);
+  std::uint64_t TransitFor(pid_t owner) const;
+  void GiveUpTransit(pid_t owner);
+
   // A free slot for a program of `domain`, if there is one.
   std::optional<Slot> Take(Domain domain);
   std::uint64_t FreeFor(Domain domain) const { return FreeOf(domain) + FreeOf(std::nullopt); }
@@ -66,16 +75,16 @@ class Pool {
   void Park(Slot slot, bool parked) { table_.Park(slot, parked); }
   void GiveBack(Slot slot);  // one that is shared is removed then
   // Like GiveBack, of a slot that a program may still write to: no other gets it any more, and it is to be removed.
-  void GiveUp(Slot slot) { given_up_.push_back(slot); }
+  void GiveUp(Slot slot);
 
   // Somebody reads the slot's memory from now on, or no longer: until then it is neither given to others nor removed,
   // whatever is said of it. One reader at a time.
   void BeginRead(Slot slot) { read_.emplace(slot, false); }
   void EndRead(Slot slot);
 
-  // A slot that was given up, or made place, if there is one; or a free slot of that domain (or of none), of which
-  // there is one.
-  std::optional<Removed> RemoveGivenUp();
+  // A slot that was given up, or made place, if there is one (`transit`: of these only); or a free slot of that domain
+  // (or of none), of which there is one.
+  std::optional<Removed> RemoveGivenUp(bool transit = false);
   Removed RemoveFree(std::optional<Domain> domain);
 
   // The slot's key, and the number of its memory.
@@ -90,6 +99,7 @@ class Pool {
   std::uint64_t FreeOf(std::optional<Domain> domain) const;
   void AddFree(Slot slot);
   Removed Remove(Slot slot);
+  void Insert(Slot slot, HostMemory memory);
 
   KeyTable& table_;
   std::vector<Slot> unused_;          // without memory
@@ -97,8 +107,10 @@ class Pool {
   std::map<Slot, HostMemory> slots_;
   Free free_;
   std::vector<Slot> given_up_;
-  std::map<Slot, bool> read_;     // those that somebody reads; true: was given back meanwhile
-  std::vector<Removed> vacated_;  // of free slots that made place for others
+  std::map<pid_t, std::vector<Slot>> transit_;          // by owner
+  std::uint64_t transits_ = 0, transits_given_up_ = 0;  // of slots_, and of given_up_
+  std::map<Slot, bool> read_;                           // those that somebody reads; true: was given back meanwhile
+  std::vector<Removed> vacated_;                        // of free slots that made place for others
 };
 
 }  // namespace tessera::mover

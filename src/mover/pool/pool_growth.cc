@@ -46,6 +46,7 @@ PoolGrowth::Job PoolGrowth::Make() {
 PoolGrowth::Job PoolGrowth::Next(const Demand& demand) {
   if (!aimed_) return {};
   const std::uint64_t missing = Missing(demand);
+  if (auto transit = pool_.RemoveGivenUp(/*transit=*/true)) return Free(std::move(*transit));
   if (rests_ && missing <= making_) return {};
   if (auto given_up = pool_.RemoveGivenUp()) return Free(std::move(*given_up));
   const std::uint64_t total = pool_.Count().total;

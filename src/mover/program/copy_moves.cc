@@ -109,7 +109,7 @@ void CopyMoves::GoOn(std::uint64_t loadable, int error) {
     const std::uint64_t asked = questions_.AskedChunks();
     // Answers give back what they do not take: all of that may be place for a chunk, where each part is not.
     if (in && asked > 0 && task.left < wire::kUnitsPerChunk) return;
-    const std::uint64_t ready = in ? loadable : place_.FreeFor(context_.domain);
+    const std::uint64_t ready = in ? loadable : FreeSlots();
     const std::uint64_t count = std::min({ChunksFor(task.left), kAtATime, ready - std::min(ready, asked)});
     if (count == 0 && asked == 0 && in) task.error = error;
     if (count == 0) break;
@@ -142,7 +142,21 @@ void CopyMoves::Finish(Direction direction, std::uint64_t left, int error) {
 
 std::uint64_t CopyMoves::Demand() const {
   const MoveTask& task = TaskOf(Direction::kOut);
-  return active_ == Direction::kOut ? questions_.AskedChunks() + (task.error == 0 ? ChunksFor(task.left) : 0) : 0;
+  if (active_ != Direction::kOut) return 0;
+  const std::uint64_t chunks = questions_.AskedChunks() + (task.error == 0 ? ChunksFor(task.left) : 0);
+  return chunks - std::min(chunks, away_ ? place_.pool.TransitFor(context_.pid) : 0);
+}
+
+std::uint64_t CopyMoves::FreeSlots() const {
+  return place_.FreeFor(context_.domain) + (away_ ? place_.pool.TransitFor(context_.pid) : 0);
+}
+
+// What lies in memory of another GPU cannot be given to the program there.
+std::optional<Slot> CopyMoves::TakeSlot() {
+  const auto transit = away_ ? place_.pool.TakeTransit(context_.pid) : std::nullopt;
+  if (transit) stored_.imports = false;
+  if (transit || place_.FreeFor(context_.domain) == 0) return transit;
+  return place_.pool.Take(context_.domain);
 }
 
 std::uint64_t CopyMoves::ToLoad() const {
@@ -159,7 +173,7 @@ bool CopyMoves::Stores() const {
 bool CopyMoves::Starve() {
   MoveTask& task = TaskOf(Direction::kOut);
   const bool evicts = active_ == Direction::kOut && task.left > 0 && task.error == 0;
-  if (evicts && place_.FreeFor(context_.domain) <= questions_.AskedChunks()) task.error = ENOMEM;
+  if (evicts && FreeSlots() <= questions_.AskedChunks()) task.error = ENOMEM;
   return evicts;
 }
 
@@ -300,7 +314,7 @@ Result<void> CopyMoves::OnOffer(LinePacket& packet) {
   auto batch = std::make_shared<Batch>();
   const std::vector<ChunkPart> parts = PartsOf(message);
   for (std::uint32_t n = 0; n < message.count; ++n) {
-    const auto slot = place_.FreeFor(context_.domain) > 0 ? place_.pool.Take(context_.domain) : std::nullopt;
+    const auto slot = TakeSlot();
     if (!slot) break;
     batch->entries.push_back({.chunk = message.chunk[n], .slot = *slot, .part = parts[n]});
   }

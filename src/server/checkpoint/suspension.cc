@@ -352,7 +352,10 @@ void Suspension::Back(Nanos now) {
   PassFault("suspension.unlocked");
   figures_.Note(SuspensionResult::kResumed, ByItself());
   log::Info("process {} is back", pid_);
-  parts_.ForEach([](GpuServer&, Process& process) { process.residence.comes_back = process.residence.Swapped() > 0; });
+  parts_.ForEach([](GpuServer& gpu, Process& process) {
+    process.residence.comes_back = process.residence.Swapped() > 0;
+    gpu.Placement().Hold(process.pid, 0);  // it takes that itself now
+  });
   parts_.Note(EventType::kProcessResumed, fmt::format("is back after {:.2f} s", SecondsSince(began_at_, now)));
   Enter(kNone, now);
   over_ = true;

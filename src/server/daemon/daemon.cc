@@ -302,6 +302,7 @@ GpuServer::Hooks Daemon::HooksOfGpu() {
 void Daemon::RestMovers() {
   const auto swapping = [](const auto& gpu) { return gpu->Swaps(); };
   const bool travel =
+      (migrations_ && migrations_->Any()) ||
       std::ranges::any_of(gpus_, [&](const auto& gpu) { return swapping(gpu) && gpu->Residency().ProgramsTravel(); });
   for (const auto& gpu : gpus_) {
     if (swapping(gpu)) gpu->Residency().Rest(travel);

@@ -74,7 +74,7 @@ Result<SwapSetup> MakeSwapSetup(const Config& config, const SwapHost& host, cons
   if (auto kept = TakeKeptSwap(setup.holder_path)) {
     log::Info("GPU {}: the swap holder kept {} of host memory of an earlier daemon", index,
               FormatSize(kept->slots.count() * wire::kChunkBytes));
-    kept->slots.Fit(setup.bytes);
+    kept->slots.Fit(setup.bytes + info.memory_total);
     setup.slots = std::make_unique<SwapSlots>(std::move(kept->slots));
     setup.file = std::move(kept->file);
     setup.holder = std::move(kept->holder);

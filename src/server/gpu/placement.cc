@@ -40,7 +40,7 @@ Placement::Placement(EventLoop& loop, const Config& config, SwapSetup swap, Host
 ResidencyServer::Host Placement::ResidencyHost() {
   return {
       .survivors = &host_.survivors,
-      .capacity = [this] { return RoomCapacity(); },
+      .capacity = [this] { return Less(RoomCapacity(), Held()); },
       .outside = Outside,
       .hold = [this](Process& process, MemoryHold hold,
                      Nanos now) { host_.freezes.SetByResidency(process, hold, now); },
@@ -64,8 +64,8 @@ ResidencyServer::Host Placement::ResidencyHost() {
 }
 
 Result<std::unique_ptr<Mover>> Placement::MakeMover(std::function<void(const wire::MoverMessage*)> on_message) {
-  if (!swap_.slots) {
-    auto made = SwapSlots::Make(swap_.bytes);
+  if (!swap_.slots) {  // with places for slots of GPU memory, too
+    auto made = SwapSlots::Make(swap_.bytes + host_.info.memory_total);
     if (!made) return std::unexpected(made.error());
     swap_.slots = std::make_unique<SwapSlots>(std::move(*made));
   }
@@ -112,6 +112,25 @@ std::uint64_t Placement::RoomCapacity() const {
   // The mover's context counts also while there is no mover: one that finds no place for it cannot start.
   const std::uint64_t taken = host_.memory.Ledger().Reserve() + host_.unmanaged() + host_.memory.ContextBytes();
   return Less(host_.info.memory_total, taken);
+}
+
+std::uint64_t Placement::Held() const {
+  std::uint64_t held = 0;
+  for (const auto& [pid, bytes] : held_) held += bytes;
+  return held;
+}
+
+std::uint64_t Placement::FreeRoom() const {
+  std::uint64_t taken = Held();
+  for (const VGpu* vgpu : host_.vgpus) {
+    for (const Process* process : vgpu->processes) taken += process->residence.room + Outside(*process);
+  }
+  return Less(RoomCapacity(), taken);
+}
+
+void Placement::Hold(pid_t pid, std::uint64_t bytes) {
+  bytes > 0 ? (void)(held_[pid] = bytes) : (void)held_.erase(pid);
+  if (residency_) residency_->MarkDue();
 }
 
 std::uint64_t Placement::ResidentBytes(const Process& process) const {

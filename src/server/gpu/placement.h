@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -78,6 +79,10 @@ class Placement {
 
   // Bytes of the GPU that programs may have, contexts included.
   std::uint64_t RoomCapacity() const;
+  // Of these, what no program has, and is held for none.
+  std::uint64_t FreeRoom() const;
+  // So many of them are held for what comes with this program, which is not here yet; 0: no longer.
+  void Hold(pid_t pid, std::uint64_t bytes);
   // Bytes of a process that are not counted as room: contexts, and memory that only the device knows of. Of a process
   // without a shim that is all.
   static std::uint64_t Outside(const Process& process);
@@ -101,6 +106,7 @@ class Placement {
   bool Still(const Process& process) const;
 
  private:
+  std::uint64_t Held() const;
   ResidencyServer::Host ResidencyHost();
   Result<std::unique_ptr<Mover>> MakeMover(std::function<void(const wire::MoverMessage*)> on_message);
   void MakeHolderLink();
@@ -112,6 +118,7 @@ class Placement {
   GangServer* gangs_ = nullptr;   // likewise
   SuspendedFiles* suspended_files_ = nullptr;
   bool mover_started_ = false;
+  std::map<pid_t, std::uint64_t> held_;         // bytes
   std::unique_ptr<SwapHolderLink> holder_;      // null: nothing was swapped yet
   std::unique_ptr<ResidencyServer> residency_;  // null: memory is not swapped
 };

@@ -65,7 +65,8 @@ void SlotHandover::GiveNext() {
                                 .program = static_cast<std::uint64_t>(owner_),
                                 .bytes = entry.memory,
                                 .other = entry.key,
-                                .domain = entry.domain};
+                                .domain = entry.domain,
+                                .marks = entry.marks & wire::SwapEntry::kTransit};
   if (!to_.link.Tell(message, memory)) End(NoMover("other"));
 }
 

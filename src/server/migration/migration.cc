@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -150,21 +151,39 @@ Result<void> Migration::Begin(Nanos now) {
   began_at_ = now;
   for (const Part& part : parts_) {
     table_.Find(part.vgpu)->migrate_error.clear();
-    if (part.to != part.from && gpus_[part.to]->Swaps()) gpus_[part.to]->Residency().StartMover(now);
+    for (const std::uint32_t gpu : {part.from, part.to}) {
+      if (part.to != part.from && gpus_[gpu]->Swaps()) gpus_[gpu]->Residency().StartMover(now);
+    }
   }
   for (const Process* process : Processes()) {
     pids_.insert(process->pid);
     if (suspensions_.Find(process->pid)) was_suspended_.insert(process->pid);
   }
-  return MoversReady() ? SuspendAll(now) : Result<void>();
+  return Prepare(now);
+}
+
+Result<void> Migration::Prepare(Nanos now) {
+  const bool late = now - began_at_ > kMostPreparing;
+  if (!late && !MoversReady()) return {};
+  if (!std::exchange(ways_open_, true)) {
+    for (const Process* process : Processes()) {
+      const auto part = std::ranges::find(parts_, process->vgpu->id, &Part::vgpu);
+      const std::vector<Process*> all = Processes();
+      const bool one = std::ranges::count(all, process->pid, &Process::pid) == 1;
+      if (one && part->to != process->vgpu->gpu && !was_suspended_.contains(process->pid))
+        ways_.Open(*process, *gpus_[process->vgpu->gpu], *gpus_[part->to]);
+    }
+  }
+  return late || ways_.Settled() ? SuspendAll(now) : Result<void>();
 }
 
 // One that starts would keep the driver from what the programs wait for.
 bool Migration::MoversReady() const {
   return std::ranges::all_of(parts_, [&](const Part& part) {
-    if (pids_.empty() || part.to == part.from || !gpus_[part.to]->Swaps()) return true;
-    const MoverLink& link = gpus_[part.to]->Residency().Link();
-    return link.Ready() || !link.Exists();
+    if (pids_.empty() || part.to == part.from) return true;
+    return std::ranges::all_of(std::array{part.from, part.to}, [&](std::uint32_t gpu) {
+      return !gpus_[gpu]->Swaps() || gpus_[gpu]->Residency().Link().Ready() || !gpus_[gpu]->Residency().Link().Exists();
+    });
   });
 }
 
@@ -185,7 +204,7 @@ Result<void> Migration::SuspendAll(Nanos now) {
 void Migration::Step(Nanos now) {
   switch (phase_) {
     case Phase::kPrepares:
-      if (MoversReady() || now - began_at_ > kMostPreparing) (void)SuspendAll(now);  // an error ends it
+      (void)Prepare(now);  // an error ends it
       return;
     case Phase::kSuspends:
       return AwaitSuspended(now);
@@ -281,8 +300,10 @@ Result<void> Migration::MoveVGpus(Nanos now) {
     if (vgpu && vgpu->gpu != part.to) transfers.push_back({vgpu, part.to});
   }
   auto moved = Transfer(transfers, gpus_, now);
-  if (moved) table_.HaveMoved();
-  return moved;
+  if (!moved) return moved;
+  table_.HaveMoved();
+  for (Process* process : Processes()) ways_.Arrived(*process);
+  return {};
 }
 
 void Migration::ReturnAll(Nanos now) {
@@ -343,7 +364,8 @@ void Migration::End(Nanos now) {
                   .vgpu = vgpu->spec.name,
                   .owner = vgpu->spec.uid,
                   .text = failure_ ? fmt::format("it stays on GPU {}: {}", vgpu->gpu, failure_->Text())
-                                   : fmt::format("from GPU {} to GPU {} in {:.2f} s", part.from, part.to, took)});
+                                   : fmt::format("from GPU {} to GPU {} in {:.2f} s{}", part.from, part.to, took,
+                                                 ways_.Bytes() > 0 ? ", its memory directly" : "")});
   }
 }
 

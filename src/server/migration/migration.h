@@ -15,6 +15,7 @@
 #include "server/checkpoint/suspensions.h"
 #include "server/gpu/gpu_server.h"
 #include "server/gpu/vgpu_table.h"
+#include "server/migration/direct_ways.h"
 #include "server/migration/memory_giver.h"
 
 namespace tessera::server {
@@ -78,6 +79,7 @@ class Migration {
   Result<void> CheckWhole(const VGpu& vgpu) const;
   Result<void> CheckSize(const VGpu& vgpu, std::uint32_t to) const;
   bool MoversReady() const;
+  Result<void> Prepare(Nanos now);
   Result<void> SuspendAll(Nanos now);
   void AwaitSuspended(Nanos now);
   void GiveAll(Nanos now);
@@ -101,9 +103,11 @@ class Migration {
   std::set<pid_t> was_suspended_;                  // before this began: stay so
   std::vector<std::pair<pid_t, VgpuId>> to_give_;  // processes whose host memory is to go to other movers
   std::vector<MemoryGiver::Given> given_;          // and what of it is there
-  std::function<bool()> recorded_;                 // kRecords: the state files have the vGPUs where they are
-  bool gives_ = false;                             // one of them is under way
-  bool went_back_ = false;                         // the parts are turned round
+  DirectWays ways_;
+  bool ways_open_ = false;
+  std::function<bool()> recorded_;  // kRecords: the state files have the vGPUs where they are
+  bool gives_ = false;              // one of them is under way
+  bool went_back_ = false;          // the parts are turned round
   Nanos began_at_ = 0;
   std::optional<Error> failure_;
 };

@@ -66,7 +66,8 @@ struct Residence {
   bool thawed = false;                     // though stopped it is not frozen
   bool alone = false;                      // though stopped, its program's work on other GPUs goes on
   bool parked = false;                     // the program holds nothing of what is out, but the mover has it
-  bool comes_back = false;  // it was suspended, and what it has in host memory follows it
+  bool comes_back = false;                 // it was suspended, and what it has in host memory follows it
+  bool comes_at_once = false;   // what it has out lies in the GPU's memory, and is to be its own before anything else
   bool may_be_in_file = false;  // the mover was told that it stands still, and may bring to the file what it has out
   MoveAccount moves;
   MoverLine line;

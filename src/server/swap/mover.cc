@@ -71,6 +71,9 @@ class MoverProcess : public Mover {
       case wire::MoverType::kSlotMade:
         holder_.Keep(message.bytes, std::move(fd));
         return true;
+      case wire::MoverType::kTransitMade:
+        holder_.Keep(message.bytes, std::move(fd));
+        return false;
       case wire::MoverType::kSlotGone:
         holder_.Forget(message.bytes);
         return true;

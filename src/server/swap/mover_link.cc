@@ -98,6 +98,8 @@ void MoverLink::OnMessage(const wire::MoverMessage* message, Nanos now) {
       return host_.report(*message);
     case kLent:
     case kSlotTaken:
+    case kTransitMade:
+    case kTransitEnd:
       return TellEars(message);
     default:
       return;

@@ -307,6 +307,7 @@ void ResidencyServer::OnEnd(Process& process, const wire::MoverMessage& message,
   const Nanos took = now - residence.moves.OrderedAt();
   if (!residence.moves.NoteEnd(message.bytes, now)) return;
   if (in) residence.comes_back = false;
+  if (in && message.bytes == 0 && residence.Swapped() == 0) residence.comes_at_once = false;
   const bool out = message.type == wire::MoverType::kEvicted;
   Trace(process, settled ? "settled" : in ? "loaded" : out ? "evicted" : "parked");
   if (in || out) {

@@ -42,6 +42,10 @@ sched::ProcessResidence StateOf(const Process& process, const ResidencyHost& hos
   state.holed = std::min(page.holed.load(std::memory_order_relaxed), residence.Movable());
   state.holes = std::min(page.holes.load(std::memory_order_relaxed), state.holed);
   ReadMoves(residence, state);
+  if (residence.comes_at_once && !process.suspension.Away()) {
+    state.recalled = state.swapped;
+    state.squeezed = 0;
+  }
   state.allocated = process.memory.Current();
   state.blank = process.memory.Blank();
   state.wanted = residence.wanted;

@@ -26,6 +26,9 @@ class Migrate(SoftGpuTest):
     def gpu(self, index):
         return self.json("gpus")["gpus"][index]
 
+    def migrated(self):
+        return [event for event in self.json("events", "--last", 1000)["events"] if event["type"] == "vgpu.migrated"]
+
     def refused(self, *words):
         done = self.tessera(*words, check=False)
         self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
@@ -61,6 +64,7 @@ class Migrate(SoftGpuTest):
             self.assertEqual(self.process(shell.pid)["gpu"], target)
             shell.ok("launch", 1)
         self.assertEqual(shell.ok("count")["count"], 2)
+        self.assertEqual([event["text"].endswith(", its memory directly") for event in self.migrated()], [True, True])
 
     def test_a_vgpu_without_programs_and_one_that_is_suspended_move_at_once(self):
         self.create("empty", gpu="0", memory_request="64M")

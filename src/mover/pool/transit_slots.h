@@ -1,0 +1,46 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+
+#include "base/unique_fd.h"
+#include "mover/pool/pool.h"
+#include "wire/mover.h"
+
+namespace tessera::mover {
+
+// Slots of a GPU's memory on the direct way from GPU to GPU: the mover of the GPU that a program comes to makes them,
+// and the mover of the GPU that it leaves puts the program's memory into them. Then they go back as all slots of a
+// parked program do (LentSlots), and the first mover has them already. For the loop's thread.
+class TransitSlots {
+ public:
+  // `fd`: goes along; -1: none does.
+  using Tell = std::function<void(const wire::MoverMessage&, int fd)>;
+
+  // `gpu` and `pool` outlive this object. `tell`: the daemon.
+  TransitSlots(Gpu& gpu, Pool& pool, Tell tell) : gpu_(gpu), pool_(pool), tell_(std::move(tell)) {}
+
+  // kMakeTransit: makes so many bytes, a few slots in each GoOn. One such order at a time; another one ends it.
+  void Make(pid_t owner, std::uint64_t bytes);
+  bool Makes() const { return left_ > 0; }
+  void GoOn();
+  // kTransitFor.
+  void OnTransitFor(const wire::MoverMessage& message, UniqueFd fd);
+  // kTransitOver.
+  void End(pid_t owner);
+
+ private:
+  Result<void> MakeOne();
+  Result<void> Take(const wire::MoverMessage& message, UniqueFd fd);
+  void TellEnd(int error);
+
+  Gpu& gpu_;
+  Pool& pool_;
+  const Tell tell_;
+  pid_t owner_ = 0;         // for whom slots are made,
+  std::uint64_t left_ = 0;  // and how many still
+};
+
+}  // namespace tessera::mover
