@@ -147,35 +147,64 @@ def torch_first_calls(bench):
     return f"{same}; back {times} times: {inside.err.strip()}", times
 
 
-@moving(soft=True, limit_s=240)
-def gap(bench):
-    """A program that works without a pause goes to another GPU and back: the longest time between two batches of kernels."""
+def _directly(bench):
+    """Of the migrations until now, how many took their memory from GPU to GPU."""
+    events = bench.tessera.get("/v1/events?last=1000")["events"]
+    return sum(event["text"].endswith(", its memory directly") for event in events if event["type"] == "vgpu.migrated")
+
+
+def _longest_gaps(bench, moves, full):
+    """A program that works without a pause goes to another GPU and back: the longest time between two batches of kernels,
+    for each move. `full`: on both GPUs somebody else has so much that there is room for the program's memory once only."""
     home, target = _where(bench)
     total = min(gpu["memory_total_bytes"] for gpu in _gpus(bench))
     wanted = 256 * MIB if bench.soft else int(float(bench.options.get("moving.gib", 60)) * GIB)
     size = min(wanted, int(total * 0.8)) // (64 * MIB) * 64 * MIB
     with bench.daemon(_pool(bench, size * 9 // 8)):
+        before = _directly(bench)
+        others = []
+        for gpu in (0, 1) if full else ():
+            bench.vgpu(f"hw-other-{gpu}", gpu=gpu)
+            held = total - size - (256 * MIB if bench.soft else 3 * GIB)
+            others.append(Worker(bench, bench.start_inside(ticker(bench, memory=held), vgpu=f"hw-other-{gpu}")))
+            others[-1].moves(20)
+            others[-1].ask("rest")
         bench.vgpu("hw-mover", gpu=home)
         options = {"memory": size, "memory-stride": 1 << 20 if not bench.soft else 4096, "report-every": 1, "depth": 2, "ahead": 2}
         tenant = tenants.start(bench, 200, vgpu="hw-mover", **options)
         bench.until(lambda: tenant.kernels() > 200, "it works", 60)
         rows = []
-        for to in (target, home, target):
-            made = _prepared(bench, size, 1 - to if home != target else to)
-            bench.tell(f"{made / GIB:.1f} GiB of host memory were made ahead of need")
+        for to in (target, home, target)[:moves]:
+            if full or home == target:
+                made = _prepared(bench, size, 1 - to if home != target else to, 70)
+                bench.tell(f"{made / GIB:.1f} GiB of host memory were made ahead of need")
             time.sleep(0.5)
             tenant.gaps()  # forgets those until now
-            begin = time.monotonic()
             took = _move(bench, "hw-mover", 1 - to if home != target else to, to)
             bench.until(lambda before=tenant.kernels(): tenant.kernels() > before + 50, "it goes on", 60, 0.005)
-            rows.append((max(tenant.gaps()), took, time.monotonic() - begin))
+            rows.append((max(tenant.gaps()), took))
             bench.tell(f"to GPU {to}: longest gap {rows[-1][0]:.2f} s, the command took {took:.2f} s")
             time.sleep(0.5)
+        direct = _directly(bench) - before
         tenant.program.signal(15)
-        done = tenant.done(60)
-        expect(done["verified"], "wrong results")
-    ways = f"GPU {home} to {target}, back and again" if home != target else "off the GPU and back, three times (one GPU)"
-    return f"{size / GIB:.1f} GiB, {ways}: longest gap {', '.join(f'{row[0]:.2f}' for row in rows)} s; results right", rows
+        expect(tenant.done(60)["verified"], "wrong results")
+    ways = f"GPU {home} to {target} and back" if home != target else "off the GPU and back (one GPU)"
+    return (f"{size / GIB:.1f} GiB, {ways}, {direct} of {len(rows)} directly: longest gap "
+            f"{', '.join(f'{row[0]:.2f}' for row in rows)} s; results right"), rows
+
+
+@moving(soft=True, limit_s=240)
+def gap(bench):
+    """Directly from GPU to GPU, where there are two."""
+    return _longest_gaps(bench, 3, full=False)
+
+
+@moving(soft=True, limit_s=300)
+def gap_host(bench):
+    """Through host memory."""
+    if len(_gpus(bench)) < 2:
+        raise Skipped("one GPU: moving.gap")
+    return _longest_gaps(bench, 2, full=True)
 
 
 @moving(limit_s=150)
