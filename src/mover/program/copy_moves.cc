@@ -104,13 +104,14 @@ void CopyMoves::GoOn(std::uint64_t loadable, int error) {
   if (!active_) return;
   MoveTask& task = TaskOf(*active_);
   const bool in = *active_ == Direction::kIn;
+  const std::uint64_t most = (in ? stored_.Parked() > 0 : away_) ? kAtATimeOfAll : kAtATime;
   while (task.left > 0 && task.error == 0) {
     if (questions_.Asks() >= kMostAsked || questions_.Asks() + batches_.size() >= kMostUnderWay) return;
     const std::uint64_t asked = questions_.AskedChunks();
     // Answers give back what they do not take: all of that may be place for a chunk, where each part is not.
     if (in && asked > 0 && task.left < wire::kUnitsPerChunk) return;
     const std::uint64_t ready = in ? loadable : FreeSlots();
-    const std::uint64_t count = std::min({ChunksFor(task.left), kAtATime, ready - std::min(ready, asked)});
+    const std::uint64_t count = std::min({ChunksFor(task.left), most, ready - std::min(ready, asked)});
     if (count == 0 && asked == 0 && in) task.error = error;
     if (count == 0) break;
     Ask(*active_, static_cast<std::uint32_t>(count));

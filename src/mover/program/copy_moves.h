@@ -19,6 +19,8 @@ namespace tessera::mover {
 // Chunks that a program is asked for at a time. With two at a time room comes free 11 ms after the order, with eight
 // 41 ms (docs/hardware-log.md, 2026-11-22).
 inline constexpr std::uint64_t kAtATime = 2;
+// The same where nobody runs before all have moved: fewer, larger batches take less time.
+inline constexpr std::uint64_t kAtATimeOfAll = 4;
 
 // The moves of one program between the GPU and slots of the pool: what the daemon wishes, what the program was asked
 // for, and what is being copied. Moves of one direction at a time. For the loop's thread.

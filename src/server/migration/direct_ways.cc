@@ -8,7 +8,7 @@ namespace tessera::server {
 namespace {
 
 // Room beside the memory, in parts of it: what is on its way into the program's own memory is there twice.
-constexpr std::uint64_t kMarginPart = 8, kLeastMargin = 256 * kMiB, kMostMargin = 2 * kGiB;
+constexpr std::uint64_t kMarginPart = 8, kLeastMargin = 256 * kMiB, kMostMargin = 4 * kGiB;
 
 std::uint64_t WithMargin(std::uint64_t bytes) {
   return bytes + std::clamp(bytes / kMarginPart, kLeastMargin, kMostMargin);

@@ -57,6 +57,24 @@ def _device_bytes(pid):
     return sum(int(row[1]) for row in rows if row[0] == str(pid) and row[1].isdigit())
 
 
+def _used(gpu):
+    """Bytes of a GPU that the driver counts as used; None if it does not say."""
+    smi = shutil.which("nvidia-smi")
+    if not smi:
+        return None
+    asked = subprocess.run([smi, "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", str(gpu)],
+                           capture_output=True, text=True)
+    return int(asked.stdout) * MIB if asked.stdout.strip().isdigit() else None
+
+
+def _emptied(bench, gpu, most):
+    """Waits until no more than that of a GPU is used; how long it took, in seconds."""
+    begin = time.monotonic()
+    while not bench.soft and (used := _used(gpu)) is not None and used > most:
+        expect(time.monotonic() < begin + bench.left(10), f"{used / GIB:.1f} GiB of GPU {gpu} are used")
+    return time.monotonic() - begin
+
+
 def _timed(bench, *words):
     begin = time.monotonic()
     bench.cli(*words)
@@ -184,10 +202,15 @@ def _longest_gaps(bench, moves, full):
             bench.until(lambda before=tenant.kernels(): tenant.kernels() > before + 50, "it goes on", 60, 0.005)
             rows.append((max(tenant.gaps()), took))
             bench.tell(f"to GPU {to}: longest gap {rows[-1][0]:.2f} s, the command took {took:.2f} s")
+            if not full:  # nothing of it is on the GPU that it left, nor twice on the other
+                emptied = [_emptied(bench, gpu, 2 * GIB + (size if gpu == to else 0)) for gpu in {home, target}]
+                bench.tell(f"nothing is left after {max(emptied):.2f} s")
             time.sleep(0.5)
         direct = _directly(bench) - before
         tenant.program.signal(15)
-        expect(tenant.done(60)["verified"], "wrong results")
+        begin = time.monotonic()
+        expect(tenant.done(60, 60)["verified"], "wrong results")
+        bench.tell(f"ended after {time.monotonic() - begin:.1f} s")
     ways = f"GPU {home} to {target} and back" if home != target else "off the GPU and back (one GPU)"
     return (f"{size / GIB:.1f} GiB, {ways}, {direct} of {len(rows)} directly: longest gap "
             f"{', '.join(f'{row[0]:.2f}' for row in rows)} s; results right"), rows

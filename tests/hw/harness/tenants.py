@@ -56,10 +56,10 @@ class Tenant:
                 return n0 + (n1 - n0) * (moment_us - t0) / max(t1 - t0, 1)
         raise Failed(f"{self.program.name()} reported nothing at {moment_us} us; it has {len(points)} reports")
 
-    def done(self, limit_s=20):
+    def done(self, limit_s=20, exit_s=5):
         """Waits for its end; its last line."""
         done = self.late("done", limit_s)
-        self.program.wait(self._bench.left(5))
+        self.program.wait(self._bench.left(exit_s))
         return done
 
     def late(self, event, limit_s):
