@@ -60,6 +60,8 @@ class Pool {
   std::optional<Slot> TakeTransit(pid_t owner);
   std::uint64_t TransitFor(pid_t owner) const;
   void GiveUpTransit(pid_t owner);
+  // Slots that were given up, and still have their memory.
+  std::uint64_t TransitsGivenUp() const { return transits_given_up_; }
 
   // A free slot for a program of `domain`, if there is one.
   std::optional<Slot> Take(Domain domain);

@@ -20,6 +20,8 @@ namespace {
 // wait for it, and little enough that its memory does not lie here for long.
 constexpr std::size_t kMostAsked = 3;
 constexpr std::size_t kMostUnderWay = 6;
+// Slots of this GPU's memory whose content has come in, and that are not freed yet: before more comes in, they are.
+constexpr std::uint64_t kMostLeft = 16;
 
 LineType TypeOf(Direction direction, bool holes) {
   if (direction == Direction::kIn) return LineType::kLoad;
@@ -106,6 +108,7 @@ void CopyMoves::GoOn(std::uint64_t loadable, int error) {
   const bool in = *active_ == Direction::kIn;
   const std::uint64_t most = (in ? stored_.Parked() > 0 : away_) ? kAtATimeOfAll : kAtATime;
   while (task.left > 0 && task.error == 0) {
+    if (in && place_.pool.TransitsGivenUp() > kMostLeft) return;
     if (questions_.Asks() >= kMostAsked || questions_.Asks() + batches_.size() >= kMostUnderWay) return;
     const std::uint64_t asked = questions_.AskedChunks();
     // Answers give back what they do not take: all of that may be place for a chunk, where each part is not.

@@ -182,7 +182,8 @@ bool ResidencyServer::ProgramsTravel() const {
   bool any = false;
   ForEach([&](const Process& process) {
     const SuspensionPhase phase = process.suspension.phase;
-    const bool follows = process.residence.comes_back && process.residence.moves.Doing() == Moving::kIn;
+    const bool follows = process.residence.comes_back &&
+                         (process.residence.comes_at_once || process.residence.moves.Doing() == Moving::kIn);
     any |= follows || (process.suspension.Begun() && phase != SuspensionPhase::kSuspended);
   });
   return any;
@@ -306,8 +307,8 @@ void ResidencyServer::OnEnd(Process& process, const wire::MoverMessage& message,
   if (message.error == EPIPE) residence.moves.LoseSight(message.bytes);
   const Nanos took = now - residence.moves.OrderedAt();
   if (!residence.moves.NoteEnd(message.bytes, now)) return;
-  if (in) residence.comes_back = false;
-  if (in && message.bytes == 0 && residence.Swapped() == 0) residence.comes_at_once = false;
+  if (in && residence.Swapped() == 0) residence.comes_at_once = false;
+  if (in && !residence.comes_at_once) residence.comes_back = false;
   const bool out = message.type == wire::MoverType::kEvicted;
   Trace(process, settled ? "settled" : in ? "loaded" : out ? "evicted" : "parked");
   if (in || out) {
@@ -346,7 +347,9 @@ void ResidencyServer::OnFailure(Process& process, const wire::MoverMessage& mess
   if (out) residence.evict_error = message.error;
   bool comes_free = false;  // by what is brought in, any moment
   ForEach([&](const Process& each) { comes_free |= each.residence.moves.Doing() == Moving::kIn; });
-  if (full && comes_free) {
+  // So do slots of the GPU's memory, whose content is in.
+  const bool frees = !out && message.error == ENOMEM && residence.comes_at_once;
+  if (frees || (full && comes_free)) {
     residence.stuck_until = now + kSlotSoon;
     return;
   }

@@ -183,7 +183,7 @@ def _longest_gaps(bench, moves, full):
         others = []
         for gpu in (0, 1) if full else ():
             bench.vgpu(f"hw-other-{gpu}", gpu=gpu)
-            held = total - size - (256 * MIB if bench.soft else 3 * GIB)
+            held = total - size - (256 * MIB if bench.soft else 5 * GIB)
             others.append(Worker(bench, bench.start_inside(ticker(bench, memory=held), vgpu=f"hw-other-{gpu}")))
             others[-1].moves(20)
             others[-1].ask("rest")
