@@ -1,6 +1,7 @@
 // The mover's program with programs that are parked: they hold nothing, and every word comes back.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -75,7 +76,8 @@ class MoverLends : public testing::Test {
                .program = static_cast<std::uint64_t>(entry.owner),
                .bytes = entry.memory,
                .other = entry.key,
-               .domain = entry.domain},
+               .domain = entry.domain,
+               .marks = entry.marks & wire::SwapEntry::kTransit},
               slots_.kept.at(entry.memory).Get());
       EXPECT_EQ(to.Await(0, MoverType::kSlotTaken).error, 0);
       others_.kept.emplace(entry.memory, UniqueFd(dup(slots_.kept.at(entry.memory).Get())));
@@ -105,6 +107,95 @@ TEST_F(MoverLends, WhatIsParkedToAnotherPool) {
   LetGo(from);
   EXPECT_TRUE(from.Until([&] { return slots_.kept.empty() && from.pool().bytes == 0; }));
   Take(to);
+}
+
+// The other mover makes slots of its GPU's memory, and this one puts the program's memory there.
+class MoverSendsDirectly : public MoverLends {
+ protected:
+  void Open(TestMover& from, TestMover& to, std::uint64_t chunks) {
+    const auto pid = static_cast<std::uint64_t>(program_.pid);
+    to.Send({.type = MoverType::kMakeTransit, .program = pid, .bytes = chunks * kChunkBytes});
+    EXPECT_EQ(to.Await(pid, MoverType::kTransitEnd).error, 0);
+    EXPECT_EQ(others_.kept.size(), chunks);
+    for (const auto& [number, memory] : others_.kept) {
+      from.Send({.type = MoverType::kTransitFor, .program = pid, .bytes = number}, memory.Get());
+      EXPECT_EQ(from.Await(0, MoverType::kSlotTaken).error, 0);
+      slots_.kept.emplace(number, UniqueFd(dup(memory.Get())));
+    }
+  }
+  void SendAway(TestMover& from) {
+    from.Send({.type = MoverType::kEvict, .program = 1, .bytes = 4 * kChunkBytes, .other = wire::kEvictAway});
+    EXPECT_EQ(from.Await(1, MoverType::kEvicted).error, 0);
+    ExpectParked(from.Park(1));
+  }
+  void End(TestMover& mover) {
+    mover.Send({.type = MoverType::kTransitOver, .program = static_cast<std::uint64_t>(program_.pid)});
+  }
+};
+
+TEST_F(MoverSendsDirectly, AndTheSlotsCountInNoPool) {
+  TestMover from({.slots = &slots_, .most = 8, .program = &program_}), to({.slots = &others_, .most = 8});
+  Open(from, to, 4);
+  SendAway(from);
+  HandOver(from, to);
+  LetGo(from);
+  EXPECT_TRUE(from.Until([&] { return slots_.kept.empty(); }));
+  EXPECT_TRUE(from.pool().bytes == 0 && to.pool().bytes == 0);
+  to.Program(1, program_);
+  to.Adopt(program_);
+  to.BringBack(program_);
+  EXPECT_TRUE(to.Until([&] { return others_.kept.empty(); })) << "they are used once";
+}
+
+TEST_F(MoverSendsDirectly, WhatFitsAndTheRestThroughHostMemory) {
+  TestMover from({.slots = &slots_, .most = 8, .program = &program_}), to({.slots = &others_, .most = 8});
+  Open(from, to, 1);
+  SendAway(from);
+  EXPECT_TRUE(from.Until([&] { return from.pool().other == 3 * kChunkBytes; }));
+  HandOver(from, to);
+  LetGo(from);
+  Take(to);
+}
+
+TEST_F(MoverSendsDirectly, NothingIsLostThoughBothAreKilled) {
+  {
+    TestMover from({.slots = &slots_, .most = 8, .program = &program_}), to({.slots = &others_, .most = 8});
+    Open(from, to, 4);
+    SendAway(from);
+    HandOver(from, to);
+    kill(from.pid(), SIGKILL);
+    kill(to.pid(), SIGKILL);
+  }
+  TestMover from({.slots = &slots_, .most = 8}), to({.slots = &others_, .most = 8});
+  HandOver(from, to);
+  LetGo(from);
+  EXPECT_TRUE(from.Until([&] { return slots_.kept.empty(); }));
+  Take(to);
+}
+
+TEST_F(MoverSendsDirectly, WhatWasNotUsedIsGivenUp) {
+  TestMover from({.slots = &slots_, .most = 8, .program = &program_}), to({.slots = &others_, .most = 8});
+  Open(from, to, 2);
+  End(from);
+  EXPECT_TRUE(from.Until([&] { return slots_.kept.empty(); }));
+  {
+    kill(to.pid(), SIGKILL);
+    TestMover next({.slots = &others_, .most = 8});
+    EXPECT_TRUE(next.Until([&] { return others_.kept.empty(); })) << "also by the next mover, which nobody tells";
+  }
+  EXPECT_EQ(from.Move(1, MoverType::kEvict, 4).error, 0);
+  EXPECT_EQ(from.Move(1, MoverType::kLoad, 4).error, 0);
+  EXPECT_TRUE(program_.IsIntact());
+}
+
+TEST_F(MoverSendsDirectly, NothingThatIsNoMemoryOfAGpu) {
+  TestMover from({.slots = &slots_, .most = 8, .program = &program_});
+  const UniqueFd file(memfd_create("no memory", MFD_CLOEXEC));
+  from.Send({.type = MoverType::kTransitFor, .program = static_cast<std::uint64_t>(program_.pid), .bytes = 7},
+            file.Get());
+  EXPECT_EQ(from.Await(0, MoverType::kSlotTaken).error, EINVAL);
+  SendAway(from);
+  EXPECT_TRUE(from.Until([&] { return from.pool().other == 4 * kChunkBytes; }));
 }
 
 TEST_F(MoverLends, WhatIsHeldToNobody) {

@@ -116,6 +116,7 @@ bool TestMover::Hear() {
     slots_.kept.insert_or_assign(message->bytes, std::move(fd));
     Send({.type = MoverType::kSlotKept, .bytes = message->bytes});
   }
+  if (message->type == MoverType::kTransitMade) slots_.kept.insert_or_assign(message->bytes, std::move(fd));
   if (message->type == MoverType::kSlotGone) slots_.kept.erase(message->bytes);
   if (message->type == MoverType::kReady) {
     HandOver(0);

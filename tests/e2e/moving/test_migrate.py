@@ -66,6 +66,36 @@ class Migrate(SoftGpuTest):
         self.assertEqual(shell.ok("count")["count"], 2)
         self.assertEqual([event["text"].endswith(", its memory directly") for event in self.migrated()], [True, True])
 
+    def test_memory_goes_along_though_a_mover_dies_on_the_direct_way(self):
+        for step in ("mover.transit.made", "mover.transit.taken", "mover.away.sent"):
+            with self.subTest(step):
+                self.stop_daemon()
+                self.env["TESSERA_FAULT"] = step
+                self.start_daemon(config=self.CONFIG)
+                self.env.pop("TESSERA_FAULT")
+                self.create("team", gpu="0")
+                shell = self.shell_with_context("team")
+                memory = shell.filled(self.SIZE, self.WORD)
+                self.tessera("migrate", "team", "--gpu", 1, check=False)
+                self.assertIn("the mover ended", self.daemon_log())
+                self.assertEqual(shell.ok("compare", memory, self.WORD)["wrong"], 0)
+                self.tessera("migrate", "team", "--gpu", 1 - self.vgpu("team")["gpu"])
+                self.assertEqual(shell.ok("compare", memory, self.WORD)["wrong"], 0)
+                shell.end()
+                self.tessera("vgpu", "rm", "team")
+
+    def test_what_the_other_gpu_has_no_room_for_twice_goes_through_host_memory(self):
+        self.create("team", gpu="0")
+        self.create("other", gpu="1")
+        shell, other = self.shell_with_context("team"), self.shell_with_context("other")
+        held = other.filled(512 * MIB, self.WORD + 1)
+        memory = shell.filled(self.SIZE, self.WORD)
+        self.tessera("migrate", "team", "--gpu", 1)
+        self.assertEqual(shell.ok("compare", memory, self.WORD)["wrong"], 0)
+        self.assertEqual(other.ok("compare", held, self.WORD + 1)["wrong"], 0)
+        event, = self.migrated()
+        self.assertNotIn("directly", event["text"])
+
     def test_a_vgpu_without_programs_and_one_that_is_suspended_move_at_once(self):
         self.create("empty", gpu="0", memory_request="64M")
         self.tessera("migrate", "empty", "--gpu", "1")
