@@ -32,6 +32,18 @@ std::uint64_t UpToUnits(std::uint64_t bytes) {
 }
 constexpr std::uint64_t kMostFiling = 4;  // chunks on their way to the file: enough that the disk always has work
 
+MoverMessage FileIs(const Workplace& place) {
+  if (place.file == nullptr) return {.type = MoverType::kFileIs};
+  return {.type = MoverType::kFileIs,
+          .error = place.file_full ? place.file_full->code : 0,
+          .bytes = place.file->total() * kChunkBytes,
+          .other = place.file->used() * kChunkBytes};
+}
+
+bool Differ(const MoverMessage& a, const MoverMessage& b) {
+  return a.error != b.error || a.bytes != b.bytes || a.other != b.other;
+}
+
 void SaveProgram(Program& program, const MoverMessage& message, UniqueFd fd) {
   SuspendedHeader of = {.start = message.bytes};
   std::memcpy(&of.gpu, message.text, sizeof of.gpu);
@@ -53,6 +65,7 @@ Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<MachineMemory()> machine, 
       file_(std::move(file)),
       place_{.gpu = gpu_,
              .pool = pool_,
+             .transit = transit_,
              .claims = claims_,
              .copier = copier_,
              .epoll = epoll_.Get(),
@@ -62,8 +75,8 @@ Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<MachineMemory()> machine, 
                  },
              .patience = patience,
              .now = MonotonicNow()},
-      lent_(gpu, pool_, place_.tell),
-      transits_(gpu, pool_,
+      lent_(gpu, pool_, transit_, place_.tell),
+      transits_(gpu, pool_, transit_,
                 [this](const auto& message, int fd) {
                   if (!daemon_.Send(BytesOf(message), {&fd, fd >= 0 ? 1u : 0u}))
                     daemon_gone_ = daemon_gone_ || errno != ETOOMANYREFS;
@@ -165,10 +178,7 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
   if (message.type == MoverType::kSlot) return OnSlot(message.bytes, std::move(fd));
   if (message.type == MoverType::kLend) return lent_.OnLend(static_cast<pid_t>(message.bytes));
   if (message.type == MoverType::kSlotFor) return lent_.OnSlotFor(message, std::move(fd));
-  if (message.type == MoverType::kMakeTransit)
-    return transits_.Make(static_cast<pid_t>(message.program), message.bytes);
-  if (message.type == MoverType::kTransitFor) return transits_.OnTransitFor(message, std::move(fd));
-  if (message.type == MoverType::kTransitOver) return transits_.End(static_cast<pid_t>(message.program));
+  if (transits_.On(message, fd)) return;
   if (message.type == MoverType::kSlotKept) return Admit(message.bytes);
   if (message.type == MoverType::kFileOf) return OnFileOf(message.program, std::move(fd));
   if (message.type == MoverType::kProgram) return OnProgram(message, std::move(fd));
@@ -381,20 +391,12 @@ void Mover::Report() {
                              .error = stopped_because_,
                              .bytes = figures.total * kChunkBytes,
                              .other = figures.used * kChunkBytes};
-  MoverMessage file = {.type = MoverType::kFileIs};
-  if (file_) {
-    // Places of programs that have ended come free some time after the daemon says that the programs are gone.
-    if (now >= report_at_ && file_->Sweep()) report_due_ = true;
-    file.error = place_.file_full ? place_.file_full->code : 0;
-    file.bytes = file_->total() * kChunkBytes;
-    file.other = file_->used() * kChunkBytes;
-  }
-  const auto differ = [](const MoverMessage& a, const MoverMessage& b) {
-    return a.error != b.error || a.bytes != b.bytes || a.other != b.other;
-  };
+  // Places of programs that have ended come free some time after the daemon says that the programs are gone.
+  if (file_ && now >= report_at_ && file_->Sweep()) report_due_ = true;
+  const MoverMessage file = FileIs(place_);
   // While programs left something it is looked again and again whether they have ended.
   const bool left = claims_.any() || (file_ && file_->left() > 0);
-  report_due_ = report_due_ || left || differ(pool, reported_pool_) || differ(file, reported_file_);
+  report_due_ = report_due_ || left || Differ(pool, reported_pool_) || Differ(file, reported_file_);
   if (!report_due_ || now < report_at_) return;
   place_.tell(pool);
   if (file_) place_.tell(file);

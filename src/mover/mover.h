@@ -63,6 +63,7 @@ class Mover {
   bool daemon_gone_ = false;
   KeyTable slots_;
   Pool pool_;
+  PoolTransit transit_{pool_};
   SlotClaims claims_;
   PoolGrowth growth_;
   Copier copier_;

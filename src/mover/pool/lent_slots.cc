@@ -34,7 +34,7 @@ void LentSlots::OnSlotFor(const MoverMessage& message, UniqueFd fd) {
 }
 
 Result<void> LentSlots::Take(const KeyTable::Entry& entry, UniqueFd fd) {
-  if (lending_.Adopt(entry)) return {};
+  if (transit_.Adopt(entry)) return {};
   const auto has = lending_.Has(entry);
   if (!has) return std::unexpected(has.error());
   if (*has) return {};

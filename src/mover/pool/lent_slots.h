@@ -6,6 +6,7 @@
 
 #include "base/unique_fd.h"
 #include "mover/pool/pool_lending.h"
+#include "mover/pool/pool_transit.h"
 #include "wire/mover.h"
 
 namespace tessera::mover {
@@ -17,8 +18,9 @@ class LentSlots {
  public:
   using Tell = std::function<void(const wire::MoverMessage&)>;
 
-  // `gpu` and `pool` outlive this object. `tell`: the daemon.
-  LentSlots(Gpu& gpu, Pool& pool, Tell tell) : gpu_(gpu), lending_(pool), tell_(std::move(tell)) {}
+  // `gpu`, `pool` and its `transit` outlive this object. `tell`: the daemon.
+  LentSlots(Gpu& gpu, Pool& pool, PoolTransit& transit, Tell tell)
+      : gpu_(gpu), lending_(pool), transit_(transit), tell_(std::move(tell)) {}
 
   // kLend, of the program with this pid.
   void OnLend(pid_t owner);
@@ -30,6 +32,7 @@ class LentSlots {
 
   Gpu& gpu_;
   PoolLending lending_;
+  PoolTransit& transit_;
   const Tell tell_;
   pid_t tried_ = 0;  // one of its slots was mapped, the others are when they are needed
 };

@@ -58,33 +58,6 @@ void Pool::GiveUp(Slot slot) {
   given_up_.push_back(slot);
 }
 
-void Pool::AddTransit(pid_t owner, std::uint64_t number, HostMemory memory) {
-  const Slot slot = unused_.back();
-  unused_.pop_back();
-  table_.Reset(slot, number);
-  table_.Mark(slot, KeyTable::Entry::kTransit);
-  Insert(slot, std::move(memory));
-  transit_[owner].push_back(slot);
-}
-
-std::optional<Slot> Pool::TakeTransit(pid_t owner) {
-  const auto found = transit_.find(owner);
-  if (found == transit_.end()) return {};
-  const Slot slot = found->second.back();
-  found->second.pop_back();
-  if (found->second.empty()) transit_.erase(found);
-  return slot;
-}
-
-std::uint64_t Pool::TransitFor(pid_t owner) const {
-  const auto found = transit_.find(owner);
-  return found == transit_.end() ? 0 : found->second.size();
-}
-
-void Pool::GiveUpTransit(pid_t owner) {
-  while (const auto slot = TakeTransit(owner)) GiveUp(*slot);
-}
-
 std::optional<Slot> Pool::Take(Domain domain) {
   for (const std::optional<Domain> from : {std::optional(domain), std::optional<Domain>()}) {
     std::vector<Slot>& free = free_[from];
@@ -156,7 +129,7 @@ Pool::Removed Pool::Remove(Slot slot) {
 }
 
 Pool::Figures Pool::Count() const {
-  Figures figures = {.total = slots_.size() - transits_};
+  Figures figures = {.total = slots_.size() - transits_, .transits_given_up = transits_given_up_};
   for (const auto& [domain, slots] : free_) figures.free += slots.size();
   figures.used = figures.total - figures.free - (given_up_.size() - transits_given_up_);
   return figures;

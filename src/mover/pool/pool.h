@@ -25,9 +25,10 @@ using Slot = Place;
 class Pool {
  public:
   struct Figures {
-    std::uint64_t total = 0;  // slots with memory
-    std::uint64_t used = 0;   // of them, those that programs have something in
-    std::uint64_t free = 0;   // of them, those that may be taken, by programs of one domain or another
+    std::uint64_t total = 0;              // slots with memory
+    std::uint64_t used = 0;               // of them, those that programs have something in
+    std::uint64_t free = 0;               // of them, those that may be taken, by programs of one domain or another
+    std::uint64_t transits_given_up = 0;  // slots of PoolTransit's, which count in none of these
   };
   // Memory that is the pool's no more, and the number under which the daemon keeps it.
   struct Removed {
@@ -51,17 +52,6 @@ class Pool {
 
   // Whether Add has a place for one more.
   bool HasPlace() const { return !unused_.empty(); }
-
-  // ---- transit: slots of a GPU's memory, which programs' memory passes on its way there ----
-  // They count in none of the figures, and leave the pool when they come free.
-  // One more, for what this owner has. Requires HasPlace.
-  void AddTransit(pid_t owner, std::uint64_t number, HostMemory memory);
-  // Of those that nothing was put into.
-  std::optional<Slot> TakeTransit(pid_t owner);
-  std::uint64_t TransitFor(pid_t owner) const;
-  void GiveUpTransit(pid_t owner);
-  // Slots that were given up, and still have their memory.
-  std::uint64_t TransitsGivenUp() const { return transits_given_up_; }
 
   // A free slot for a program of `domain`, if there is one.
   std::optional<Slot> Take(Domain domain);
@@ -96,6 +86,7 @@ class Pool {
 
  private:
   friend class PoolLending;
+  friend class PoolTransit;
 
   std::optional<Domain> DomainOf(Slot slot) const;
   std::uint64_t FreeOf(std::optional<Domain> domain) const;
@@ -109,7 +100,6 @@ class Pool {
   std::map<Slot, HostMemory> slots_;
   Free free_;
   std::vector<Slot> given_up_;
-  std::map<pid_t, std::vector<Slot>> transit_;          // by owner
   std::uint64_t transits_ = 0, transits_given_up_ = 0;  // of slots_, and of given_up_
   std::map<Slot, bool> read_;                           // those that somebody reads; true: was given back meanwhile
   std::vector<Removed> vacated_;                        // of free slots that made place for others

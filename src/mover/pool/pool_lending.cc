@@ -30,18 +30,6 @@ Result<bool> PoolLending::Has(const KeyTable::Entry& entry) const {
   return false;
 }
 
-bool PoolLending::Adopt(const KeyTable::Entry& entry) {
-  const auto made = pool_.transit_.find(entry.owner);
-  if (made == pool_.transit_.end()) return false;
-  const auto slot =
-      std::ranges::find(made->second, entry.memory, [&](Slot each) { return pool_.EntryOf(each).memory; });
-  if (slot == made->second.end()) return false;
-  pool_.table_.Set(*slot, entry);
-  made->second.erase(slot);
-  if (made->second.empty()) pool_.transit_.erase(made);
-  return true;
-}
-
 bool PoolLending::Add(const KeyTable::Entry& entry, HostMemory& memory) {
   // No two entries may be about the same memory.
   std::optional<Slot> slot = pool_.Earlier(entry.memory);

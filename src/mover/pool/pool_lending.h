@@ -22,8 +22,6 @@ class PoolLending {
   // Whether there is a slot with the memory of this entry, and what lies there. EBUSY: the memory is there, and in use
   // or on its way out.
   Result<bool> Has(const KeyTable::Entry& entry) const;
-  // Whether this pool made the memory of this entry, for the owner's way here. It has what lies there from now on.
-  bool Adopt(const KeyTable::Entry& entry);
   // Adds a slot that another GPU's pool lent, with what lies there, for its owner to claim. A free slot leaves the pool
   // if there is no place otherwise. False: there is no place, and the memory is still the caller's.
   bool Add(const KeyTable::Entry& entry, HostMemory& memory);

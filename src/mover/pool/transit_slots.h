@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "base/unique_fd.h"
-#include "mover/pool/pool.h"
+#include "mover/pool/pool_transit.h"
 #include "wire/mover.h"
 
 namespace tessera::mover {
@@ -19,25 +19,26 @@ class TransitSlots {
   // `fd`: goes along; -1: none does.
   using Tell = std::function<void(const wire::MoverMessage&, int fd)>;
 
-  // `gpu` and `pool` outlive this object. `tell`: the daemon.
-  TransitSlots(Gpu& gpu, Pool& pool, Tell tell) : gpu_(gpu), pool_(pool), tell_(std::move(tell)) {}
+  // `gpu`, `pool` and its `transit` outlive this object. `tell`: the daemon.
+  TransitSlots(Gpu& gpu, Pool& pool, PoolTransit& transit, Tell tell)
+      : gpu_(gpu), pool_(pool), transit_(transit), tell_(std::move(tell)) {}
 
-  // kMakeTransit: makes so many bytes, a few slots in each GoOn. One such order at a time; another one ends it.
-  void Make(pid_t owner, std::uint64_t bytes);
+  // kMakeTransit, kTransitFor and kTransitOver. False: it is another message.
+  bool On(const wire::MoverMessage& message, UniqueFd& fd);
+  // Slots are to be made, a few in each GoOn. One such order at a time; another one ends it.
   bool Makes() const { return left_ > 0; }
   void GoOn();
-  // kTransitFor.
-  void OnTransitFor(const wire::MoverMessage& message, UniqueFd fd);
-  // kTransitOver.
-  void End(pid_t owner);
 
  private:
+  void Make(pid_t owner, std::uint64_t bytes);
+  void End(pid_t owner);
   Result<void> MakeOne();
   Result<void> Take(const wire::MoverMessage& message, UniqueFd fd);
   void TellEnd(int error);
 
   Gpu& gpu_;
   Pool& pool_;
+  PoolTransit& transit_;
   const Tell tell_;
   pid_t owner_ = 0;         // for whom slots are made,
   std::uint64_t left_ = 0;  // and how many still

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <vector>
 
-#include "mover/pool/pool_lending.h"
 #include "mover/testing/fake_gpu.h"
 #include "mover/testing/test_pool.h"
 #include "wire/line.h"
@@ -22,12 +21,14 @@ class TransitSlotsTest : public testing::Test {
   static constexpr pid_t kOwner = 40;
 
   void Make(std::uint64_t chunks) {
-    transits_.Make(kOwner, chunks * kChunkBytes);
+    Say(MoverType::kMakeTransit, chunks * kChunkBytes);
     while (transits_.Makes()) transits_.GoOn();
   }
+  void Say(MoverType type, std::uint64_t bytes = 0, UniqueFd fd = {}, pid_t owner = kOwner) {
+    EXPECT_TRUE(transits_.On({.type = type, .program = static_cast<std::uint64_t>(owner), .bytes = bytes}, fd));
+  }
   int Take(std::uint64_t number) {
-    transits_.OnTransitFor({.type = MoverType::kTransitFor, .program = kOwner, .bytes = number},
-                           UniqueFd(memfd_create("slot", MFD_CLOEXEC)));
+    Say(MoverType::kTransitFor, number, UniqueFd(memfd_create("slot", MFD_CLOEXEC)));
     EXPECT_TRUE(said_.back().type == MoverType::kSlotTaken && said_.back().bytes == number);
     return said_.back().error;
   }
@@ -35,7 +36,8 @@ class TransitSlotsTest : public testing::Test {
   FakeGpu gpu_;
   TestPool pool_{TableFile(8)};
   std::vector<MoverMessage> said_;
-  TransitSlots transits_{gpu_, pool_.slots, [this](const MoverMessage& message, int fd) {
+  PoolTransit transit_{pool_.slots};
+  TransitSlots transits_{gpu_, pool_.slots, transit_, [this](const MoverMessage& message, int fd) {
                            EXPECT_EQ(fd >= 0, message.type == MoverType::kTransitMade);
                            said_.push_back(message);
                          }};
@@ -46,11 +48,11 @@ TEST_F(TransitSlotsTest, AreMadeOfTheGpusMemoryAndCountInNoFigure) {
   ASSERT_EQ(said_.size(), 7u);
   EXPECT_TRUE(said_[0].type == MoverType::kTransitMade && said_[0].bytes != said_[1].bytes);
   EXPECT_TRUE(said_[6].type == MoverType::kTransitEnd && said_[6].error == 0 && said_[6].program == kOwner);
-  EXPECT_EQ(pool_.slots.TransitFor(kOwner), 6u);
+  EXPECT_EQ(transit_.FreeFor(kOwner), 6u);
   const Pool::Figures figures = pool_.slots.Count();
   EXPECT_TRUE(figures.total == 0 && figures.used == 0 && figures.free == 0);
   EXPECT_FALSE(pool_.slots.Take(1)) << "others get none of them";
-  const auto slot = pool_.slots.TakeTransit(kOwner);
+  const auto slot = transit_.Take(kOwner);
   ASSERT_TRUE(slot);
   EXPECT_TRUE(pool_.slots.MemoryOf(*slot).transit);
 }
@@ -59,7 +61,7 @@ TEST_F(TransitSlotsTest, WhatTheGpuDoesNotHaveIsSaid) {
   gpu_.hosts_left = 2;
   Make(3);
   EXPECT_TRUE(said_.back().type == MoverType::kTransitEnd && said_.back().error == ENOMEM);
-  EXPECT_EQ(pool_.slots.TransitFor(kOwner), 2u);
+  EXPECT_EQ(transit_.FreeFor(kOwner), 2u);
   said_.clear();
   gpu_.hosts_left = 100;
   Make(9);
@@ -69,44 +71,43 @@ TEST_F(TransitSlotsTest, WhatTheGpuDoesNotHaveIsSaid) {
 TEST_F(TransitSlotsTest, OfAnotherGpuAreMappedAtOnce) {
   EXPECT_EQ(Take(5), 0);
   EXPECT_EQ(gpu_.hosts, 1);
-  EXPECT_EQ(pool_.slots.TransitFor(kOwner), 1u);
+  EXPECT_EQ(transit_.FreeFor(kOwner), 1u);
   gpu_.reach_error = EINVAL;
   EXPECT_EQ(Take(6), EINVAL);
-  transits_.OnTransitFor({.type = MoverType::kTransitFor, .program = kOwner, .bytes = 7}, UniqueFd());
+  Say(MoverType::kTransitFor, 7);
   EXPECT_EQ(said_.back().error, EINVAL) << "without a descriptor";
-  EXPECT_EQ(pool_.slots.TransitFor(kOwner), 1u);
+  EXPECT_EQ(transit_.FreeFor(kOwner), 1u);
 }
 
 TEST_F(TransitSlotsTest, LeaveThePoolWhenTheyComeFreeAlsoWhileItRests) {
   Make(3);
-  const Slot slot = *pool_.slots.TakeTransit(kOwner);
+  const Slot slot = *transit_.Take(kOwner);
   pool_.slots.Give(slot, 1, kOwner);
   pool_.growth.Aim(0, 8);
   pool_.growth.Rest(true);
   EXPECT_EQ(pool_.Obey(), (TestPool::Work{}));
   pool_.slots.GiveBack(slot);
-  EXPECT_EQ(pool_.slots.TransitsGivenUp(), 1u);
+  EXPECT_EQ(pool_.slots.Count().transits_given_up, 1u);
   EXPECT_EQ(pool_.Obey(), (TestPool::Work{.freed = 1}));
-  transits_.End(kOwner);
+  Say(MoverType::kTransitOver);
   EXPECT_EQ(pool_.Obey(), (TestPool::Work{.freed = 2}));
-  EXPECT_EQ(pool_.slots.TransitsGivenUp(), 0u);
+  EXPECT_EQ(pool_.slots.Count().transits_given_up, 0u);
   EXPECT_TRUE(pool_.slots.HasPlace());
 }
 
 TEST_F(TransitSlotsTest, AreNotMadeForWhoIsNoMoreUnderWay) {
-  transits_.Make(kOwner, 8 * kChunkBytes);
+  Say(MoverType::kMakeTransit, 8 * kChunkBytes);
   transits_.GoOn();
-  transits_.End(kOwner + 1);
+  Say(MoverType::kTransitOver, 0, {}, kOwner + 1);
   EXPECT_TRUE(transits_.Makes());
-  transits_.End(kOwner);
+  Say(MoverType::kTransitOver);
   EXPECT_FALSE(transits_.Makes());
-  EXPECT_EQ(pool_.slots.TransitFor(kOwner), 0u);
+  EXPECT_EQ(transit_.FreeFor(kOwner), 0u);
 }
 
 TEST_F(TransitSlotsTest, WhatLiesThereIsTheOwnersAtTheMoverThatMadeThem) {
   Make(1);
   const std::uint64_t number = said_[0].bytes;
-  PoolLending lending(pool_.slots);
   using Entry = KeyTable::Entry;
   const Entry entry = {.key = 9,
                        .owner = kOwner,
@@ -115,10 +116,10 @@ TEST_F(TransitSlotsTest, WhatLiesThereIsTheOwnersAtTheMoverThatMadeThem) {
                        .memory = number};
   Entry others = entry;
   others.owner = kOwner + 1;
-  EXPECT_FALSE(lending.Adopt(others));
-  EXPECT_TRUE(lending.Adopt(entry));
-  EXPECT_FALSE(lending.Adopt(entry)) << "once";
-  EXPECT_EQ(pool_.slots.TransitFor(kOwner), 0u);
+  EXPECT_FALSE(transit_.Adopt(others));
+  EXPECT_TRUE(transit_.Adopt(entry));
+  EXPECT_FALSE(transit_.Adopt(entry)) << "once";
+  EXPECT_EQ(transit_.FreeFor(kOwner), 0u);
   const auto slot = pool_.claims.Claim(9, 3, kOwner);
   ASSERT_TRUE(slot);
   EXPECT_EQ(pool_.slots.EntryOf(*slot).memory, number);

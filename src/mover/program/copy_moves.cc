@@ -12,6 +12,7 @@ namespace tessera::mover {
 
 using wire::LineMessage;
 using wire::LineType;
+using wire::MoverType;
 using Tier = Stored::Tier;
 
 namespace {
@@ -51,6 +52,24 @@ Result<bool> MayLoad(const LineMessage& want, StoredChunks& known) {
       return Fail(EPROTO, "it wants a chunk that is in no slot");
   }
   return true;
+}
+
+// Slots of another GPU's memory, which its memory may go to if it goes away.
+std::uint64_t TransitFor(const ProgramContext& context, bool away) {
+  return away ? context.place.transit.FreeFor(context.pid) : 0;
+}
+
+// That what goes out may take.
+std::uint64_t FreeSlots(const ProgramContext& context, bool away) {
+  return context.place.FreeFor(context.domain) + TransitFor(context, away);
+}
+
+// What lies in memory of another GPU cannot be given to the program here.
+std::optional<Slot> TakeSlot(const ProgramContext& context, bool away, StoredChunks& stored) {
+  const auto transit = away ? context.place.transit.Take(context.pid) : std::nullopt;
+  if (transit) stored.imports = false;
+  if (transit || context.place.FreeFor(context.domain) == 0) return transit;
+  return context.place.pool.Take(context.domain);
 }
 
 Result<void> ReachSlots(const LineMessage& want, StoredChunks& known, Workplace& place) {
@@ -108,12 +127,12 @@ void CopyMoves::GoOn(std::uint64_t loadable, int error) {
   const bool in = *active_ == Direction::kIn;
   const std::uint64_t most = (in ? stored_.Parked() > 0 : away_) ? kAtATimeOfAll : kAtATime;
   while (task.left > 0 && task.error == 0) {
-    if (in && place_.pool.TransitsGivenUp() > kMostLeft) return;
+    if (in && place_.pool.Count().transits_given_up > kMostLeft) return;
     if (questions_.Asks() >= kMostAsked || questions_.Asks() + batches_.size() >= kMostUnderWay) return;
     const std::uint64_t asked = questions_.AskedChunks();
     // Answers give back what they do not take: all of that may be place for a chunk, where each part is not.
     if (in && asked > 0 && task.left < wire::kUnitsPerChunk) return;
-    const std::uint64_t ready = in ? loadable : FreeSlots();
+    const std::uint64_t ready = in ? loadable : FreeSlots(context_, away_);
     const std::uint64_t count = std::min({ChunksFor(task.left), most, ready - std::min(ready, asked)});
     if (count == 0 && asked == 0 && in) task.error = error;
     if (count == 0) break;
@@ -135,32 +154,18 @@ void CopyMoves::Ask(Direction direction, std::uint32_t count) {
 }
 
 void CopyMoves::Finish(Direction direction, std::uint64_t left, int error) {
-  if (!context_.gone) {
-    context_.Tell({.type = direction == Direction::kOut ? wire::MoverType::kEvicted : wire::MoverType::kLoaded,
-                   .error = error,
-                   .bytes = left * wire::kUnitBytes});
-  }
+  const bool out = direction == Direction::kOut;
+  if (!context_.gone)
+    context_.Tell(
+        {.type = out ? MoverType::kEvicted : MoverType::kLoaded, .error = error, .bytes = left * wire::kUnitBytes});
   TaskOf(direction) = {};
   if (active_ == direction) active_.reset();
 }
 
 std::uint64_t CopyMoves::Demand() const {
   const MoveTask& task = TaskOf(Direction::kOut);
-  if (active_ != Direction::kOut) return 0;
   const std::uint64_t chunks = questions_.AskedChunks() + (task.error == 0 ? ChunksFor(task.left) : 0);
-  return chunks - std::min(chunks, away_ ? place_.pool.TransitFor(context_.pid) : 0);
-}
-
-std::uint64_t CopyMoves::FreeSlots() const {
-  return place_.FreeFor(context_.domain) + (away_ ? place_.pool.TransitFor(context_.pid) : 0);
-}
-
-// What lies in memory of another GPU cannot be given to the program there.
-std::optional<Slot> CopyMoves::TakeSlot() {
-  const auto transit = away_ ? place_.pool.TakeTransit(context_.pid) : std::nullopt;
-  if (transit) stored_.imports = false;
-  if (transit || place_.FreeFor(context_.domain) == 0) return transit;
-  return place_.pool.Take(context_.domain);
+  return active_ == Direction::kOut ? chunks - std::min(chunks, TransitFor(context_, away_)) : 0;
 }
 
 std::uint64_t CopyMoves::ToLoad() const {
@@ -177,7 +182,7 @@ bool CopyMoves::Stores() const {
 bool CopyMoves::Starve() {
   MoveTask& task = TaskOf(Direction::kOut);
   const bool evicts = active_ == Direction::kOut && task.left > 0 && task.error == 0;
-  if (evicts && FreeSlots() <= questions_.AskedChunks()) task.error = ENOMEM;
+  if (evicts && FreeSlots(context_, away_) <= questions_.AskedChunks()) task.error = ENOMEM;
   return evicts;
 }
 
@@ -318,7 +323,7 @@ Result<void> CopyMoves::OnOffer(LinePacket& packet) {
   auto batch = std::make_shared<Batch>();
   const std::vector<ChunkPart> parts = PartsOf(message);
   for (std::uint32_t n = 0; n < message.count; ++n) {
-    const auto slot = TakeSlot();
+    const auto slot = TakeSlot(context_, away_, stored_);
     if (!slot) break;
     batch->entries.push_back({.chunk = message.chunk[n], .slot = *slot, .part = parts[n]});
   }

@@ -93,8 +93,6 @@ class CopyMoves {
   std::size_t copying_ = 0;                      // of batches_
   std::array<MoveTask, 2> tasks_;                // by Direction
   std::optional<Direction> active_;              // of the wish that is under way
-  std::uint64_t FreeSlots() const;               // that what goes out may take
-  std::optional<Slot> TakeSlot();
   bool away_ = false;
   // Since the mover knows the program, by Direction: units of GPU memory that came free or were taken, and of these
   // what was copied.

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "mover/pool/pool.h"
+#include "mover/pool/pool_transit.h"
 #include "mover/pool/slot_claims.h"
 #include "mover/pool/swap_file.h"
 #include "mover/program/copier.h"
@@ -26,6 +26,7 @@ inline constexpr Nanos kPatience = 10 * kSecond;
 struct Workplace {
   Gpu& gpu;
   Pool& pool;
+  PoolTransit& transit;  // the pool's
   SlotClaims& claims;
   Copier& copier;
   int epoll;

@@ -133,6 +133,13 @@ Result<bool> ProgramParts::TakeRoomBack(Nanos now) const {
   return all;
 }
 
+void ProgramParts::HaveReturned() const {
+  ForEach([](GpuServer& gpu, Process& process) {
+    process.residence.comes_back = process.residence.Swapped() > 0;
+    gpu.Placement().Hold(process.pid, 0);  // it takes that itself now
+  });
+}
+
 std::vector<wire::GpuPair> ProgramParts::Pairs() const {
   std::vector<std::optional<std::uint32_t>> to(gpus_.size());
   std::vector<bool> taken(gpus_.size());

@@ -64,6 +64,9 @@ class ProgramParts {
   // Takes that room again; false: some of it has to be waited for, ask again within 2 s. ENOMEM: a GPU has none.
   Result<bool> TakeRoomBack(Nanos now) const;
 
+  // The program runs again: what it has in host memory, or in slots of its GPU's, follows it.
+  void HaveReturned() const;
+
   // From which GPU to which the driver is to bring them. Empty if all go back to where they were saved; else a
   // permutation of all GPUs, in which one that others come to goes to one that comes free.
   std::vector<wire::GpuPair> Pairs() const;

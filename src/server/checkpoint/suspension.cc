@@ -24,6 +24,19 @@ constexpr Nanos kMostPreparing = 3 * kSecond;
 
 double SecondsSince(Nanos then, Nanos now) { return static_cast<double>(now - then) / kSecond; }
 
+Error NotDrained(pid_t pid, Nanos within) {
+  return {ETIMEDOUT, fmt::format("what process {} has queued did not end within {} s", pid, within / kSecond),
+          "try again when it has less to do"};
+}
+
+// `error`: errno value of why, 0 if nobody says.
+Error MemoryStays(pid_t pid, int error) {
+  return {error != 0 ? error : ETIMEDOUT,
+          fmt::format("the memory of process {} does not leave the GPU{}", pid,
+                      error != 0 ? fmt::format(": {}", strerror(error)) : ""),
+          "tessera gpus says what the mover does"};
+}
+
 void EnterWith(std::uint32_t gpu, Process& process, SuspensionPhase phase, Nanos now) {
   if (process.suspension.phase == phase) return;
   NotePhase(gpu, process, phase, now);
@@ -147,10 +160,7 @@ void Suspension::AwaitDrain(Nanos now) {
     Enter(kLeaves, now);
     return AwaitLeave(now);
   }
-  if (now - since_ > bounds_.drain)
-    Undo({ETIMEDOUT, fmt::format("what process {} has queued did not end within {} s", pid_, bounds_.drain / kSecond),
-          "try again when it has less to do"},
-         now);
+  if (now - since_ > bounds_.drain) Undo(NotDrained(pid_, bounds_.drain), now);
 }
 
 void Suspension::AwaitLeave(Nanos now) {
@@ -163,12 +173,7 @@ void Suspension::AwaitLeave(Nanos now) {
   });
   if (parts_.HaveLeft()) return Save(now);
   if (std::exchange(left_to_move_, to_move) != to_move) since_ = now;
-  if (now - since_ > bounds_.still)
-    Undo({error != 0 ? error : ETIMEDOUT,
-          fmt::format("the memory of process {} does not leave the GPU{}", pid_,
-                      error != 0 ? fmt::format(": {}", strerror(error)) : ""),
-          "tessera gpus says what the mover does"},
-         now);
+  if (now - since_ > bounds_.still) Undo(MemoryStays(pid_, error), now);
 }
 
 // The room that it has not used yet must not tempt its threads into the driver, where they would wait with locks that
@@ -352,10 +357,7 @@ void Suspension::Back(Nanos now) {
   PassFault("suspension.unlocked");
   figures_.Note(SuspensionResult::kResumed, ByItself());
   log::Info("process {} is back", pid_);
-  parts_.ForEach([](GpuServer& gpu, Process& process) {
-    process.residence.comes_back = process.residence.Swapped() > 0;
-    gpu.Placement().Hold(process.pid, 0);  // it takes that itself now
-  });
+  parts_.HaveReturned();
   parts_.Note(EventType::kProcessResumed, fmt::format("is back after {:.2f} s", SecondsSince(began_at_, now)));
   Enter(kNone, now);
   over_ = true;

@@ -55,6 +55,16 @@ std::vector<ProcessName> ProgramsOf(GpuServer& gpu) {
   return programs;
 }
 
+// Memory that one mover makes keeps others from their work: 64 MiB of host memory hold the driver for 20 ms.
+void RestMovers(const VGpuTable::Gpus& gpus, bool migrates) {
+  const auto swapping = [](const auto& gpu) { return gpu->Swaps(); };
+  const auto travels = [&](const auto& gpu) { return swapping(gpu) && gpu->Residency().ProgramsTravel(); };
+  const bool rest = migrates || std::ranges::any_of(gpus, travels);
+  for (const auto& gpu : gpus) {
+    if (swapping(gpu)) gpu->Residency().Rest(rest);
+  }
+}
+
 }  // namespace
 
 Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
@@ -295,18 +305,7 @@ GpuServer::Hooks Daemon::HooksOfGpu() {
             sm_orders_.Give(table_->All(), MonotonicNow());
           },
       .looked = [this] { gangs_.MarkTimeDue(); },
-      .memory_looked = [this] { RestMovers(); }};
-}
-
-// Memory that one mover makes keeps others from their work: 64 MiB of host memory hold the driver for 20 ms.
-void Daemon::RestMovers() {
-  const auto swapping = [](const auto& gpu) { return gpu->Swaps(); };
-  const bool travel =
-      (migrations_ && migrations_->Any()) ||
-      std::ranges::any_of(gpus_, [&](const auto& gpu) { return swapping(gpu) && gpu->Residency().ProgramsTravel(); });
-  for (const auto& gpu : gpus_) {
-    if (swapping(gpu)) gpu->Residency().Rest(travel);
-  }
+      .memory_looked = [this] { RestMovers(gpus_, migrations_ && migrations_->Any()); }};
 }
 
 void Daemon::RestoreVGpus(Nanos now) {

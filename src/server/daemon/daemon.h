@@ -111,7 +111,6 @@ class Daemon {
   std::vector<Error> DeclareVGpus(Nanos now);
   void ServePrograms();
   void EndIfIdle(Nanos now);
-  void RestMovers();
   void CheckSteering();
   void SteeringChecked(Nanos now);
   void Beat(Nanos now);

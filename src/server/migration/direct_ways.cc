@@ -20,6 +20,15 @@ DirectWays::~DirectWays() {
   for (const Way& each : ways_) each.to.Placement().Hold(each.pid, 0);
 }
 
+void DirectWays::Open(const std::vector<Process*>& processes, const VGpuTable::Gpus& gpus,
+                      const std::function<std::uint32_t(VgpuId)>& target) {
+  for (const Process* process : processes) {
+    const std::uint32_t from = process->vgpu->gpu, to = target(process->vgpu->id);
+    const bool one = std::ranges::count(processes, process->pid, &Process::pid) == 1;
+    if (one && from != to && !process->suspension.Begun()) Open(*process, *gpus[from], *gpus[to]);
+  }
+}
+
 void DirectWays::Open(const Process& process, GpuServer& from, GpuServer& to) {
   const std::uint64_t bytes = process.residence.Movable();
   const auto first = from.Placement().HandoverSide(), second = to.Placement().HandoverSide();

@@ -3,9 +3,12 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <list>
+#include <vector>
 
 #include "server/gpu/gpu_server.h"
+#include "server/gpu/vgpu_table.h"
 #include "server/handover/direct_way.h"
 
 namespace tessera::server {
@@ -18,9 +21,11 @@ class DirectWays {
   ~DirectWays();
   DirectWays(const DirectWays&) = delete;
 
-  // Begins, if both movers are there, and the other GPU has room for all of the program's memory at once without moving
-  // anybody else's. Both GPUs outlive the object.
-  void Open(const Process& process, GpuServer& from, GpuServer& to);
+  // Begins with each of these processes whose vGPU goes to another GPU, if both movers are there, and that GPU has room
+  // for all of the program's memory at once without moving anybody else's. Of a program on several GPUs, or one that is
+  // suspended, nothing moves. The GPUs outlive the object.
+  void Open(const std::vector<Process*>& processes, const VGpuTable::Gpus& gpus,
+            const std::function<std::uint32_t(VgpuId)>& target);
   // All are as open as they will be.
   bool Settled() const;
   // Of memory that can go that way.
@@ -29,6 +34,7 @@ class DirectWays {
   void Arrived(Process& process) const;
 
  private:
+  void Open(const Process& process, GpuServer& from, GpuServer& to);
   struct Way {
     Way(const Process& process, GpuServer& target, const SlotHandover::Side& first, const SlotHandover::Side& second,
         std::uint64_t bytes)

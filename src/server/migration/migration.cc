@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -19,6 +18,18 @@ namespace {
 
 // How long programs work on while the new GPUs' movers start.
 constexpr Nanos kMostPreparing = 5 * kSecond;
+
+// It does not start just now.
+bool MoverStands(GpuServer& gpu) {
+  return !gpu.Swaps() || gpu.Residency().Link().Ready() || !gpu.Residency().Link().Exists();
+}
+
+// They are there when they are needed.
+void StartMovers(GpuServer& from, GpuServer& to, Nanos now) {
+  for (GpuServer* gpu : {&from, &to}) {
+    if (gpu->Swaps()) gpu->Residency().StartMover(now);
+  }
+}
 
 }  // namespace
 
@@ -151,9 +162,7 @@ Result<void> Migration::Begin(Nanos now) {
   began_at_ = now;
   for (const Part& part : parts_) {
     table_.Find(part.vgpu)->migrate_error.clear();
-    for (const std::uint32_t gpu : {part.from, part.to}) {
-      if (part.to != part.from && gpus_[gpu]->Swaps()) gpus_[gpu]->Residency().StartMover(now);
-    }
+    if (part.to != part.from) StartMovers(*gpus_[part.from], *gpus_[part.to], now);
   }
   for (const Process* process : Processes()) {
     pids_.insert(process->pid);
@@ -165,26 +174,15 @@ Result<void> Migration::Begin(Nanos now) {
 Result<void> Migration::Prepare(Nanos now) {
   const bool late = now - began_at_ > kMostPreparing;
   if (!late && !MoversReady()) return {};
-  if (!std::exchange(ways_open_, true)) {
-    for (const Process* process : Processes()) {
-      const auto part = std::ranges::find(parts_, process->vgpu->id, &Part::vgpu);
-      const std::vector<Process*> all = Processes();
-      const bool one = std::ranges::count(all, process->pid, &Process::pid) == 1;
-      if (one && part->to != process->vgpu->gpu && !was_suspended_.contains(process->pid))
-        ways_.Open(*process, *gpus_[process->vgpu->gpu], *gpus_[part->to]);
-    }
-  }
+  if (!std::exchange(ways_open_, true)) ways_.Open(Processes(), gpus_, [this](VgpuId vgpu) { return TargetOf(vgpu); });
   return late || ways_.Settled() ? SuspendAll(now) : Result<void>();
 }
 
 // One that starts would keep the driver from what the programs wait for.
 bool Migration::MoversReady() const {
-  return std::ranges::all_of(parts_, [&](const Part& part) {
-    if (pids_.empty() || part.to == part.from) return true;
-    return std::ranges::all_of(std::array{part.from, part.to}, [&](std::uint32_t gpu) {
-      return !gpus_[gpu]->Swaps() || gpus_[gpu]->Residency().Link().Ready() || !gpus_[gpu]->Residency().Link().Exists();
-    });
-  });
+  return pids_.empty() || std::ranges::all_of(parts_, [&](const Part& part) {
+           return part.to == part.from || (MoverStands(*gpus_[part.from]) && MoverStands(*gpus_[part.to]));
+         });
 }
 
 Result<void> Migration::SuspendAll(Nanos now) {
