@@ -177,8 +177,8 @@ struct Page {
   // attached. The program attaches to that with the next daemon.
   std::atomic<std::uint64_t> gpu_uuid[2]{};
   // An order: not 0 (AwayWord): the driver is about to save the program, has saved it, or restores it. Its calls wait
-  // meanwhile, before the driver or in it. So no thread of Tessera's may call it: whoever it kept waiting would not reach the next
-  // daemon, which is told this word.
+  // meanwhile, before the driver or in it. So no thread of Tessera's may call it: whoever it kept waiting would not
+  // reach the next daemon, which is told this word.
   std::atomic<std::uint32_t> away{0};
   // A report: threads of Tessera's that call the driver now. Each counts itself, then reads `away`, and calls only
   // where that is 0. So none does once `away` is not 0 and this is.
