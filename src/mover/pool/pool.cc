@@ -58,6 +58,12 @@ void Pool::GiveUp(Slot slot) {
   given_up_.push_back(slot);
 }
 
+bool Pool::TakeBack(Slot slot) {
+  if (read_.contains(slot) || std::erase(given_up_, slot) == 0) return false;
+  if (MemoryOf(slot).transit) --transits_given_up_;
+  return true;
+}
+
 std::optional<Slot> Pool::Take(Domain domain) {
   for (const std::optional<Domain> from : {std::optional(domain), std::optional<Domain>()}) {
     std::vector<Slot>& free = free_[from];

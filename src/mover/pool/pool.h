@@ -92,6 +92,7 @@ class Pool {
   std::uint64_t FreeOf(std::optional<Domain> domain) const;
   void AddFree(Slot slot);
   Removed Remove(Slot slot);
+  bool TakeBack(Slot slot);  // one that was given up and nobody reads; false: it is none
   void Insert(Slot slot, HostMemory memory);
 
   KeyTable& table_;

@@ -20,11 +20,15 @@ Result<std::uint64_t> PoolLending::Lend(pid_t owner) {
   return parked.size();
 }
 
-Result<bool> PoolLending::Has(const KeyTable::Entry& entry) const {
+Result<bool> PoolLending::Has(const KeyTable::Entry& entry) {
   for (const auto& [slot, memory] : pool_.slots_) {
     const KeyTable::Entry& own = pool_.EntryOf(slot);
     if (own.memory != entry.memory) continue;
     if (own.key == entry.key && own.owner == entry.owner && pool_.table_.IsLeft(slot)) return true;
+    if (own.key == 0 && pool_.TakeBack(slot)) {
+      pool_.table_.Set(slot, entry);
+      return true;
+    }
     return Fail(EBUSY, "the memory is in the pool already");
   }
   return false;

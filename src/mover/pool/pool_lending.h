@@ -19,9 +19,9 @@ class PoolLending {
   // Another GPU's pool is to have what this program has parked: those slots are for it only, from now on. How many
   // there are. None are lent if something of it is not parked: EBUSY.
   Result<std::uint64_t> Lend(pid_t owner);
-  // Whether there is a slot with the memory of this entry, and what lies there. EBUSY: the memory is there, and in use
-  // or on its way out.
-  Result<bool> Has(const KeyTable::Entry& entry) const;
+  // Whether there is a slot with the memory of this entry, and what lies there; one that was given up, and has its
+  // memory still, is the owner's again. EBUSY: the memory is there, and in use or on its way out.
+  Result<bool> Has(const KeyTable::Entry& entry);
   // Adds a slot that another GPU's pool lent, with what lies there, for its owner to claim. A free slot leaves the pool
   // if there is no place otherwise. False: there is no place, and the memory is still the caller's.
   bool Add(const KeyTable::Entry& entry, HostMemory& memory);

@@ -91,7 +91,9 @@ TEST(Pool, HasEachMemoryOnce) {
   EXPECT_EQ(PoolLending(pool.slots).Has(LentEntry(1)).error().code, EBUSY) << "its program has it";
   pool.claims.Leave(slot, kNever);
   pool.claims.LetGo(getpid());
-  EXPECT_EQ(PoolLending(pool.slots).Has(LentEntry(1)).error().code, EBUSY) << "it is to be removed";
+  EXPECT_TRUE(*PoolLending(pool.slots).Has(LentEntry(1))) << "it was not removed yet";
+  EXPECT_EQ(pool.Obey(), (TestPool::Work{}));
+  pool.claims.LetGo(getpid());
   EXPECT_EQ(pool.Obey(), (TestPool::Work{.made = 0, .freed = 1}));
   EXPECT_FALSE(*PoolLending(pool.slots).Has(LentEntry(1)));
   EXPECT_TRUE(PoolLending(pool.slots).Add(LentEntry(1), memory));

@@ -40,35 +40,36 @@ bool TransitSlots::On(const MoverMessage& message, UniqueFd& fd) {
 }
 
 void TransitSlots::Make(pid_t owner, std::uint64_t bytes) {
-  if (left_ > 0) TellEnd(EINTR);
-  owner_ = owner;
-  left_ = bytes / wire::kChunkBytes;
-  if (left_ == 0) TellEnd(0);
+  const std::uint64_t count = bytes / wire::kChunkBytes;
+  count > 0 ? (void)orders_.push_back({owner, count}) : TellEnd(owner, 0);
 }
 
 void TransitSlots::GoOn() {
-  for (std::uint64_t made = 0; left_ > 0 && made < kAtATurn; ++made) {
-    if (const auto one = MakeOne(); !one) return TellEnd(one.error().code);
-    if (--left_ == 0) TellEnd(0);
+  for (std::uint64_t made = 0; !orders_.empty() && made < kAtATurn; ++made) {
+    Order& order = orders_.front();
+    const auto one = MakeOne(order.owner);
+    if (one && --order.left > 0) continue;
+    const pid_t owner = order.owner;
+    orders_.pop_front();
+    TellEnd(owner, one ? 0 : one.error().code);
   }
 }
 
-Result<void> TransitSlots::MakeOne() {
+Result<void> TransitSlots::MakeOne(pid_t owner) {
   if (!pool_.HasPlace()) return Fail(ENOSPC, "the pool's table is full");
   auto memory = gpu_.MakeTransit();
   if (!memory) return std::unexpected(memory.error());
   const int fd = memory->fd.Get();
   const MoverMessage message = {
-      .type = MoverType::kTransitMade, .program = static_cast<std::uint64_t>(owner_), .bytes = RandomNumber()};
-  transit_.Add(owner_, message.bytes, std::move(*memory));
+      .type = MoverType::kTransitMade, .program = static_cast<std::uint64_t>(owner), .bytes = RandomNumber()};
+  transit_.Add(owner, message.bytes, std::move(*memory));
   tell_(message, fd);
   PassFault("mover.transit.made");
   return {};
 }
 
-void TransitSlots::TellEnd(int error) {
-  left_ = 0;
-  tell_({.type = MoverType::kTransitEnd, .error = error, .program = static_cast<std::uint64_t>(owner_)}, -1);
+void TransitSlots::TellEnd(pid_t owner, int error) {
+  tell_({.type = MoverType::kTransitEnd, .error = error, .program = static_cast<std::uint64_t>(owner)}, -1);
 }
 
 // Mapped at once: the program still works.
@@ -82,7 +83,7 @@ Result<void> TransitSlots::Take(const MoverMessage& message, UniqueFd fd) {
 }
 
 void TransitSlots::End(pid_t owner) {
-  if (owner == owner_) left_ = 0;
+  std::erase_if(orders_, [owner](const Order& order) { return order.owner == owner; });
   transit_.GiveUp(owner);
 }
 

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 
 #include "base/unique_fd.h"
@@ -25,23 +26,26 @@ class TransitSlots {
 
   // kMakeTransit, kTransitFor and kTransitOver. False: it is another message.
   bool On(const wire::MoverMessage& message, UniqueFd& fd);
-  // Slots are to be made, a few in each GoOn. One such order at a time; another one ends it.
-  bool Makes() const { return left_ > 0; }
+  // Slots are to be made, a few in each GoOn.
+  bool Makes() const { return !orders_.empty(); }
   void GoOn();
 
  private:
   void Make(pid_t owner, std::uint64_t bytes);
   void End(pid_t owner);
-  Result<void> MakeOne();
+  Result<void> MakeOne(pid_t owner);
   Result<void> Take(const wire::MoverMessage& message, UniqueFd fd);
-  void TellEnd(int error);
+  void TellEnd(pid_t owner, int error);
 
   Gpu& gpu_;
   Pool& pool_;
   PoolTransit& transit_;
   const Tell tell_;
-  pid_t owner_ = 0;         // for whom slots are made,
-  std::uint64_t left_ = 0;  // and how many still
+  struct Order {
+    pid_t owner = 0;         // for whom slots are made,
+    std::uint64_t left = 0;  // and how many still
+  };
+  std::deque<Order> orders_;
 };
 
 }  // namespace tessera::mover

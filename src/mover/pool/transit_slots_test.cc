@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "mover/pool/pool_lending.h"
 #include "mover/testing/fake_gpu.h"
 #include "mover/testing/test_pool.h"
 #include "wire/line.h"
@@ -103,6 +104,35 @@ TEST_F(TransitSlotsTest, AreNotMadeForWhoIsNoMoreUnderWay) {
   Say(MoverType::kTransitOver);
   EXPECT_FALSE(transits_.Makes());
   EXPECT_EQ(transit_.FreeFor(kOwner), 0u);
+}
+
+TEST_F(TransitSlotsTest, OfSeveralProgramsAreMadeOneAfterTheOther) {
+  Say(MoverType::kMakeTransit, 3 * kChunkBytes);
+  Say(MoverType::kMakeTransit, 2 * kChunkBytes, {}, kOwner + 1);
+  while (transits_.Makes()) transits_.GoOn();
+  EXPECT_TRUE(transit_.FreeFor(kOwner) == 3 && transit_.FreeFor(kOwner + 1) == 2);
+  std::vector<std::uint64_t> ended;
+  for (const MoverMessage& message : said_) {
+    if (message.type == MoverType::kTransitEnd) ended.push_back(message.program);
+  }
+  EXPECT_EQ(ended, (std::vector<std::uint64_t>{kOwner, kOwner + 1}));
+}
+
+TEST_F(TransitSlotsTest, WhatWasGivenUpAndHasItsMemoryStillIsTheOwnersAgain) {
+  EXPECT_EQ(Take(5), 0);
+  const Slot slot = *transit_.Take(kOwner);
+  pool_.slots.Give(slot, 3, kOwner);
+  pool_.slots.GiveBack(slot);  // the other mover has it
+  using Entry = KeyTable::Entry;
+  const Entry entry = {.key = 9,
+                       .owner = kOwner,
+                       .marks = Entry::kGiven | Entry::kParked | Entry::kShared | Entry::kTransit,
+                       .domain = 3,
+                       .memory = 5};
+  PoolLending lending(pool_.slots);
+  EXPECT_TRUE(lending.Has(entry).value());
+  EXPECT_EQ(pool_.slots.Count().transits_given_up, 0u);
+  EXPECT_EQ(pool_.claims.Claim(9, 3, kOwner), slot);
 }
 
 TEST_F(TransitSlotsTest, WhatLiesThereIsTheOwnersAtTheMoverThatMadeThem) {

@@ -34,6 +34,7 @@ DirectWay::DirectWay(const SlotHandover::Side& from, const SlotHandover::Side& t
 DirectWay::~DirectWay() {
   from_.link.Unlisten(ear_from_);
   to_.link.Unlisten(ear_to_);
+  for (const std::uint64_t number : on_the_way_) from_.holder.Forget(number);
   for (const auto* side : {&from_, &to_}) side->link.Tell(Of(MoverType::kTransitOver));
 }
 

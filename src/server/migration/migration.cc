@@ -174,7 +174,7 @@ Result<void> Migration::Begin(Nanos now) {
 Result<void> Migration::Prepare(Nanos now) {
   const bool late = now - began_at_ > kMostPreparing;
   if (!late && !MoversReady()) return {};
-  if (!std::exchange(ways_open_, true)) ways_.Open(Processes(), gpus_, [this](VgpuId vgpu) { return TargetOf(vgpu); });
+  ways_.Open(Processes(), gpus_, [this](VgpuId vgpu) { return TargetOf(vgpu); });
   return late || ways_.Settled() ? SuspendAll(now) : Result<void>();
 }
 
@@ -245,6 +245,7 @@ void Migration::AwaitSuspended(Nanos now) {
 // First the other movers have everything as well, then the vGPUs move, and then the first movers let go: what fails
 // before that changes nothing.
 void Migration::GiveAll(Nanos now) {
+  ways_.Close(Processes());
   to_give_.clear();
   for (const Process* process : Processes()) to_give_.emplace_back(process->pid, process->vgpu->id);
   phase_ = Phase::kGives;
@@ -298,10 +299,9 @@ Result<void> Migration::MoveVGpus(Nanos now) {
     if (vgpu && vgpu->gpu != part.to) transfers.push_back({vgpu, part.to});
   }
   auto moved = Transfer(transfers, gpus_, now);
-  if (!moved) return moved;
-  table_.HaveMoved();
-  for (Process* process : Processes()) ways_.Arrived(*process);
-  return {};
+  if (moved) table_.HaveMoved();
+  if (moved) ways_.Arrived(Processes());
+  return moved;
 }
 
 void Migration::ReturnAll(Nanos now) {
@@ -343,6 +343,7 @@ void Migration::GoBack(const Error& why, Nanos now) {
 // Nothing has moved since: the programs go on where they are.
 void Migration::GiveUp(Error why, Nanos now) {
   given_.clear();
+  ways_.Arrived(Processes());  // what has left comes back the same way
   if (!failure_) failure_ = std::move(why);
   ReturnAll(now);
   End(now);

@@ -104,7 +104,6 @@ class Migration {
   std::vector<std::pair<pid_t, VgpuId>> to_give_;  // processes whose host memory is to go to other movers
   std::vector<MemoryGiver::Given> given_;          // and what of it is there
   DirectWays ways_;
-  bool ways_open_ = false;
   std::function<bool()> recorded_;  // kRecords: the state files have the vGPUs where they are
   bool gives_ = false;              // one of them is under way
   bool went_back_ = false;          // the parts are turned round

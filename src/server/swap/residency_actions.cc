@@ -124,6 +124,7 @@ bool ResidencyActions::Order(Process& process, Moving moving, std::uint64_t byte
   const bool parks = moving == Moving::kParking;
   if (!link_.Order(process, out ? kEvict : in ? kLoad : parks ? kPark : kSettle, bytes, other)) return false;
   process.residence.parked = false;  // what goes out now may be held by the program
+  if (out) process.residence.comes_at_once = false;
   process.residence.moves.Order(moving, bytes, now, in && other != sched::kAnyHoles ? other : 0);
   process.residence.may_be_in_file = out && file_;
   Trace(process,

@@ -31,6 +31,8 @@ constexpr Nanos kNextLookThen = kMillisecond;
 constexpr Nanos kStuck = kSecond;
 // The pause after the pool was full: a batch that comes in at the same time makes place.
 constexpr Nanos kSlotSoon = 5 * kMillisecond;
+// How long slots of the GPU's memory may take to come free, since something was moved last.
+constexpr Nanos kMostFreeing = 2 * kSecond;
 // How long requests that need host memory are refused after there was none.
 constexpr Nanos kPoolFull = 3 * kSecond;
 
@@ -182,8 +184,9 @@ bool ResidencyServer::ProgramsTravel() const {
   bool any = false;
   ForEach([&](const Process& process) {
     const SuspensionPhase phase = process.suspension.phase;
-    const bool follows = process.residence.comes_back &&
-                         (process.residence.comes_at_once || process.residence.moves.Doing() == Moving::kIn);
+    const Residence& residence = process.residence;
+    const bool at_once = residence.comes_at_once && residence.Swapped() > residence.Stranded();
+    const bool follows = residence.comes_back && (at_once || residence.moves.Doing() == Moving::kIn);
     any |= follows || (process.suspension.Begun() && phase != SuspensionPhase::kSuspended);
   });
   return any;
@@ -348,7 +351,7 @@ void ResidencyServer::OnFailure(Process& process, const wire::MoverMessage& mess
   bool comes_free = false;  // by what is brought in, any moment
   ForEach([&](const Process& each) { comes_free |= each.residence.moves.Doing() == Moving::kIn; });
   // So do slots of the GPU's memory, whose content is in.
-  const bool frees = !out && message.error == ENOMEM && residence.comes_at_once;
+  const bool frees = !out && message.error == ENOMEM && residence.comes_at_once && now - last_moved_ < kMostFreeing;
   if (frees || (full && comes_free)) {
     residence.stuck_until = now + kSlotSoon;
     return;

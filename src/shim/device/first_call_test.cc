@@ -39,6 +39,7 @@ class FirstCallTest : public ShimFixture {
   ~FirstCallTest() override {
     Leave(0);
     Await(FirstCall::kUnseen);
+    EXPECT_TRUE(IsAsBefore());
     tessera_real_table[k_cuDeviceGetCount] = before_;
   }
 
@@ -51,6 +52,11 @@ class FirstCallTest : public ShimFixture {
   FirstCall Word() { return Attached().Page()->first_call.load(); }
   void Await(FirstCall word) {
     EXPECT_TRUE(BecomesTrue([&] { return Word() == word; }));
+  }
+
+  // Calls go straight to the driver again, which comes a moment after the page says so.
+  static bool IsAsBefore() {
+    return BecomesTrue([] { return RealAddress(k_cuDeviceGetCount) == reinterpret_cast<void*>(&Three); });
   }
 
   int count = 0;
@@ -82,7 +88,7 @@ TEST_F(FirstCallTest, IsToldAndComesToTheDriverWhenTheProgramIsBack) {
   EXPECT_EQ(count, 3) << "with its arguments";
   EXPECT_EQ(calls, 2);
   Await(FirstCall::kUnseen);
-  EXPECT_EQ(RealAddress(k_cuDeviceGetCount), reinterpret_cast<void*>(&Three)) << "it costs nothing any more";
+  EXPECT_TRUE(IsAsBefore()) << "it costs nothing any more";
 }
 
 TEST_F(FirstCallTest, OfTheNextTimeIsToldAgain) {
