@@ -68,7 +68,7 @@ void ReportFailure(const Error& error) {
   std::fprintf(stderr, "tessera-checkpoint: %s\n", text.c_str());
 }
 
-// Whether the daemon heard it. What nobody knows to be locked would stay so.
+// Whether the daemon heard it. A program would stay locked if nobody knew that it is.
 bool Tell(const wire::CheckpointAnswer& answer, const CheckpointCalls& calls) {
   if (SendPacket(kDaemonFd, BytesOf(answer))) return true;
   if (answer.operation == wire::CheckpointOperation::kLock && answer.result == cuda::CUDA_SUCCESS)

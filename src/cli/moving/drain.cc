@@ -28,7 +28,7 @@ bool Has(const Json& staying, const std::string& vgpu) {
   return std::ranges::any_of(staying, [&](const Json& stay) { return TextField(stay, "vgpu") == vgpu; });
 }
 
-// What is left when nothing moves any more: {"vgpu", "why"} of each.
+// The vGPUs that are left when nothing moves any more: {"vgpu", "why"} of each.
 Result<Json> AwaitDrained(const ApiClient& client, std::uint64_t gpu) {
   for (;;) {
     const auto gpus = client.Get("/v1/gpus");

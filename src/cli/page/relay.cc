@@ -86,7 +86,7 @@ void Relay::Work(Connection& connection, short browser, short daemon) {
   if (browser & POLLIN) {
     const bool more = ReadInto(connection.up, connection.browser.Get());
     if (!connection.daemon) TakeHead(connection);
-    // Who has closed waits for nothing.
+    // A peer that has closed waits for nothing.
     if (!more) connection.gone = true;
   }
   if (browser & (POLLERR | POLLHUP)) connection.gone = true;

@@ -6,7 +6,7 @@
 
 namespace tessera::cli {
 
-// What `tessera page` does with a request whose head has arrived, up to and with its empty line. Every user of the
+// Decision of `tessera page` on a request whose head has arrived, up to and with its empty line. Every user of the
 // machine can connect to the port, so a request needs "Authorization: Bearer TOKEN", unless it is for the page's own
 // files or /healthz, which hold no data. Returns the head for the daemon, without the token. EACCES: token missing or
 // wrong; EINVAL: no request of a browser. Takes the same time wherever the token differs. Pure.

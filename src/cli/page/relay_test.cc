@@ -54,7 +54,7 @@ TEST(ForwardedHead, RefusesWrongTokens) {
     EXPECT_EQ(with(header), EACCES) << header;
 }
 
-// What two programs could read in two ways is not passed on.
+// A head that two programs could read in two ways is not passed on.
 TEST(ForwardedHead, RefusesWhatIsNoRequest) {
   for (const std::string head :
        {"\r\n", "GET\r\n\r\n", "GET / HTTP/1.1\n\r\n", "GET / HTTP/2\r\n\r\n", "GET / x HTTP/1.1\r\n\r\n",

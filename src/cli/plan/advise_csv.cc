@@ -105,7 +105,7 @@ Result<void> TakeRow(const CsvReader& file, const MeteredColumns& at, std::size_
           .waited = numbers.PctOr(at.waited, 0) / 100,
           .memory = numbers.MiB(at.memory),
           .violated = at.violated && told_of_goal && numbers.Get(*at.violated, std::numeric_limits<double>::max()) > 0};
-  // Who runs as much as its limit permits waits for that, as far as one can see.
+  // A vGPU that runs as much as its limit permits waits for that, as far as one can see.
   const bool at_limit = 100 * used.duty >= 0.9 * limit_pct;
   used.throttled = std::min(used.waited, at.throttled ? numbers.PctOr(at.throttled, 0) / 100
                                          : at_limit   ? used.waited
