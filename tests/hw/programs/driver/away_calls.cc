@@ -1,4 +1,4 @@
-// away_calls: without Tessera. What becomes of a call that a program makes while the driver has saved it
+// away_calls: without Tessera. Tells what becomes of a call that a program makes while the driver has saved it
 // (cuCheckpointProcessCheckpoint), for one call after the other, each in a process of its own. A line says for each:
 // whether it waits, returns at once or ends the process, and whether the process works after its restore.
 #include <dlfcn.h>
