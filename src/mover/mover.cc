@@ -65,7 +65,6 @@ Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<MachineMemory()> machine, 
       file_(std::move(file)),
       place_{.gpu = gpu_,
              .pool = pool_,
-             .transit = transit_,
              .claims = claims_,
              .copier = copier_,
              .epoll = epoll_.Get(),
@@ -73,14 +72,10 @@ Mover::Mover(Gpu& gpu, UniqueFd daemon, std::function<MachineMemory()> machine, 
                  [this](const auto& message) {
                    if (!daemon_.Send(BytesOf(message))) daemon_gone_ = true;
                  },
+             .give = [this](const auto& message, int fd) { return Give(message, fd); },
              .patience = patience,
              .now = MonotonicNow()},
-      lent_(gpu, pool_, transit_, place_.tell),
-      transits_(gpu, pool_, transit_,
-                [this](const auto& message, int fd) {
-                  if (!daemon_.Send(BytesOf(message), {&fd, fd >= 0 ? 1u : 0u}))
-                    daemon_gone_ = daemon_gone_ || errno != ETOOMANYREFS;
-                }),
+      lent_(gpu, pool_, place_.tell),
       machine_(std::move(machine)),
       disk_(std::make_unique<Disk>()),
       growers_{{{gpu, machine_}, {gpu, machine_, Grower::Priority::kLow}}} {
@@ -110,7 +105,7 @@ Result<bool> Mover::RunOnce(Nanos most) {
   for (int i = 0; i < count; ++i) OnEvent(events[i].data.fd, events[i].events);
   if (const auto finished = FinishCopies(); !finished) return std::unexpected(finished.error());
   for (const auto& [id, program] : programs_) program->GoOn();
-  transits_.GoOn();
+  lent_.GoOn();
   GrowOrStarve();
   Report();
   if (place_.broken) return std::unexpected(*place_.broken);
@@ -121,7 +116,7 @@ Result<bool> Mover::RunOnce(Nanos most) {
 void Mover::Wait(Nanos most) {
   const Nanos now = MonotonicNow();
   if (copier_.busy()) most = std::min(most, kLookForCopies);
-  if (transits_.Makes()) most = 0;
+  if (lent_.Maps()) most = 0;
   if (report_due_) most = std::min(most, report_at_ - now);
   if (resume_at_ != kNever) most = std::min(most, resume_at_ - now);
   if (prepare_at_ != kNever) most = std::min(most, prepare_at_ - now);
@@ -178,8 +173,9 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
   if (message.type == MoverType::kSlot) return OnSlot(message.bytes, std::move(fd));
   if (message.type == MoverType::kLend) return lent_.OnLend(static_cast<pid_t>(message.bytes));
   if (message.type == MoverType::kSlotFor) return lent_.OnSlotFor(message, std::move(fd));
-  if (transits_.On(message, fd)) return;
-  if (message.type == MoverType::kSlotKept) return Admit(message.bytes);
+  if (message.type == MoverType::kReach) return lent_.OnReach(message, std::move(fd));
+  if (message.type == MoverType::kReachOver) return lent_.OnReachOver(static_cast<pid_t>(message.program));
+  if (message.type == MoverType::kSlotKept) return OnKept(message);
   if (message.type == MoverType::kFileOf) return OnFileOf(message.program, std::move(fd));
   if (message.type == MoverType::kProgram) return OnProgram(message, std::move(fd));
   if (message.type == MoverType::kGone) return OnGone(message);
@@ -274,18 +270,27 @@ void Mover::OnSlot(std::uint64_t number, UniqueFd fd) {
 // Nothing may lie in a slot that only this mover has. If too many descriptors are on their way between processes it is
 // used all the same, and no later mover has it.
 void Mover::AddSlot(HostMemory memory) {
-  if (!pool_.HasPlace()) {  // a slot that was lent has taken it meanwhile
+  if (pool_.Places() == 0) {  // a slot that was lent has taken it meanwhile
     gpu_.FreeHost(std::move(memory));
     return growth_.Ended();
   }
   const int fd = memory.fd.Get();
   const Slot slot = pool_.Add(std::move(memory));
   const MoverMessage message = {.type = MoverType::kSlotMade, .bytes = pool_.EntryOf(slot).memory};
-  if (!daemon_.Send(BytesOf(message), {&fd, 1})) {
-    daemon_gone_ = daemon_gone_ || errno != ETOOMANYREFS;
-    Admit(message.bytes);
-  }
+  if (!Give(message, fd)) Admit(message.bytes);
   PassFault("mover.slot.told");
+}
+
+bool Mover::Give(const MoverMessage& message, int fd) {
+  const bool given = daemon_.Send(BytesOf(message), {&fd, 1});
+  daemon_gone_ = daemon_gone_ || (!given && errno != ETOOMANYREFS);
+  return given;
+}
+
+// It was made, or a program is to leave something in it.
+void Mover::OnKept(const MoverMessage& message) {
+  Admit(message.bytes);
+  for (const auto& [id, program] : programs_) program->OnKept(message.bytes, message.error);
 }
 
 void Mover::Admit(std::uint64_t number) {

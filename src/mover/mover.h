@@ -10,7 +10,6 @@
 #include "mover/pool/lent_slots.h"
 #include "mover/pool/pool_growth.h"
 #include "mover/pool/slot_claims.h"
-#include "mover/pool/transit_slots.h"
 #include "mover/program/program.h"
 
 namespace tessera::mover {
@@ -44,6 +43,8 @@ class Mover {
   void OnSlot(std::uint64_t number, UniqueFd fd);
   void AddSlot(HostMemory memory);
   void Admit(std::uint64_t number);
+  void OnKept(const wire::MoverMessage& message);
+  bool Give(const wire::MoverMessage& message, int fd);
   void OnGrown(Grower& grower);
   Result<void> FinishCopies();
   Demand DemandOfAll() const;
@@ -63,14 +64,12 @@ class Mover {
   bool daemon_gone_ = false;
   KeyTable slots_;
   Pool pool_;
-  PoolTransit transit_{pool_};
   SlotClaims claims_;
   PoolGrowth growth_;
   Copier copier_;
   std::optional<SwapFile> file_;
   Workplace place_;
   LentSlots lent_;
-  TransitSlots transits_;
   std::map<std::uint64_t, std::shared_ptr<Program>> programs_;  // by the daemon's number
   std::map<std::uint64_t, Domain> domains_;                     // of these
   // Files of programs that the daemon introduces next.

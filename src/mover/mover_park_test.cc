@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <tuple>
 #include <vector>
 
 #include "mover/testing/test_mover.h"
@@ -109,34 +110,22 @@ TEST_F(MoverLends, WhatIsParkedToAnotherPool) {
   Take(to);
 }
 
-// The other mover makes slots of its GPU's memory, and this one puts the program's memory there.
-class MoverSendsDirectly : public MoverLends {
+// The program lets go of its GPU memory, which stays where it is.
+class MoverLeavesInPlace : public MoverLends {
  protected:
-  void Open(TestMover& from, TestMover& to, std::uint64_t chunks) {
-    const auto pid = static_cast<std::uint64_t>(program_.pid);
-    to.Send({.type = MoverType::kMakeTransit, .program = pid, .bytes = chunks * kChunkBytes});
-    EXPECT_EQ(to.Await(pid, MoverType::kTransitEnd).error, 0);
-    EXPECT_EQ(others_.kept.size(), chunks);
-    for (const auto& [number, memory] : others_.kept) {
-      from.Send({.type = MoverType::kTransitFor, .program = pid, .bytes = number}, memory.Get());
-      EXPECT_EQ(from.Await(0, MoverType::kSlotTaken).error, 0);
-      slots_.kept.emplace(number, UniqueFd(dup(memory.Get())));
-    }
-  }
   void SendAway(TestMover& from) {
-    from.Send({.type = MoverType::kEvict, .program = 1, .bytes = 4 * kChunkBytes, .other = wire::kEvictAway});
+    from.Send({.type = MoverType::kEvict, .program = 1, .bytes = program_.OnGpu(), .other = wire::kEvictInPlace});
     EXPECT_EQ(from.Await(1, MoverType::kEvicted).error, 0);
     ExpectParked(from.Park(1));
-  }
-  void End(TestMover& mover) {
-    mover.Send({.type = MoverType::kTransitOver, .program = static_cast<std::uint64_t>(program_.pid)});
+    EXPECT_EQ(program_.InFile(), 4u);
   }
 };
 
-TEST_F(MoverSendsDirectly, AndTheSlotsCountInNoPool) {
+TEST_F(MoverLeavesInPlace, AndItCountsInNoPool) {
   TestMover from({.slots = &slots_, .most = 8, .program = &program_}), to({.slots = &others_, .most = 8});
-  Open(from, to, 4);
   SendAway(from);
+  EXPECT_EQ(slots_.kept.size(), 4u);
+  EXPECT_TRUE(program_.HostMemories().empty());
   HandOver(from, to);
   LetGo(from);
   EXPECT_TRUE(from.Until([&] { return slots_.kept.empty(); }));
@@ -144,23 +133,53 @@ TEST_F(MoverSendsDirectly, AndTheSlotsCountInNoPool) {
   to.Program(1, program_);
   to.Adopt(program_);
   to.BringBack(program_);
-  EXPECT_TRUE(to.Until([&] { return others_.kept.empty(); })) << "they are used once";
+  EXPECT_TRUE(to.Until([&] { return others_.kept.empty(); })) << "it is used once";
 }
 
-TEST_F(MoverSendsDirectly, WhatFitsAndTheRestThroughHostMemory) {
+TEST_F(MoverLeavesInPlace, AndItComesBackWhereItWas) {
+  TestMover from({.slots = &slots_, .most = 8, .program = &program_});
+  for (int round = 0; round < 2; ++round) {
+    SendAway(from);
+    EXPECT_EQ(from.Settle(1), EOPNOTSUPP) << "the program cannot hold it";
+    from.BringBack(program_);
+    EXPECT_TRUE(from.Until([&] { return slots_.kept.empty(); }));
+  }
+  EXPECT_EQ(from.Move(1, MoverType::kEvict, 2).error, 0);
+  EXPECT_EQ(from.Settle(1), 0) << "host memory it can hold as before";
+  EXPECT_TRUE(program_.IsIntact());
+}
+
+TEST_F(MoverLeavesInPlace, WhatIsWholeAndTheRestThroughHostMemory) {
   TestMover from({.slots = &slots_, .most = 8, .program = &program_}), to({.slots = &others_, .most = 8});
-  Open(from, to, 1);
+  program_.Use(0x0f);
+  EXPECT_EQ(from.Move(1, MoverType::kEvict, 1).error, 0);
+  from.Send({.type = MoverType::kLoad, .program = 1, .bytes = 4 * wire::kUnitBytes});
+  EXPECT_EQ(from.Await(1, MoverType::kLoaded).error, 0);
+  EXPECT_EQ(program_.OnGpu(), 3 * kChunkBytes + 4 * wire::kUnitBytes);
+  EXPECT_TRUE(from.Until([&] { return from.pool().other == 0; }));
   SendAway(from);
-  EXPECT_TRUE(from.Until([&] { return from.pool().other == 3 * kChunkBytes; }));
+  EXPECT_TRUE(from.Until([&] { return from.pool().other == kChunkBytes; }));
   HandOver(from, to);
   LetGo(from);
-  Take(to);
+  to.Program(1, program_);
+  to.Adopt(program_);
+  to.Send({.type = MoverType::kLoad, .program = 1, .bytes = 16 * wire::kUnitBytes});
+  EXPECT_EQ(to.Await(1, MoverType::kLoaded).error, 0);
+  EXPECT_TRUE(program_.Out() == 0 && program_.IsIntact());
 }
 
-TEST_F(MoverSendsDirectly, NothingIsLostThoughBothAreKilled) {
+TEST_F(MoverLeavesInPlace, WhatHasAPlaceInTheTable) {
+  TestSlots few(3);
+  TestMover from({.slots = &few, .most = 3, .program = &program_});
+  from.Send({.type = MoverType::kEvict, .program = 1, .bytes = 4 * kChunkBytes, .other = wire::kEvictInPlace});
+  const MoverMessage end = from.Await(1, MoverType::kEvicted);
+  EXPECT_TRUE(end.error == ENOMEM && end.bytes == kChunkBytes);
+  from.BringBack(program_);
+}
+
+TEST_F(MoverLeavesInPlace, NothingIsLostThoughBothAreKilled) {
   {
     TestMover from({.slots = &slots_, .most = 8, .program = &program_}), to({.slots = &others_, .most = 8});
-    Open(from, to, 4);
     SendAway(from);
     HandOver(from, to);
     kill(from.pid(), SIGKILL);
@@ -173,29 +192,32 @@ TEST_F(MoverSendsDirectly, NothingIsLostThoughBothAreKilled) {
   Take(to);
 }
 
-TEST_F(MoverSendsDirectly, WhatWasNotUsedIsGivenUp) {
+TEST_F(MoverLeavesInPlace, WhatIsNoMemoryOfAGpuIsSaidByWhoTakesIt) {
   TestMover from({.slots = &slots_, .most = 8, .program = &program_}), to({.slots = &others_, .most = 8});
-  Open(from, to, 2);
-  End(from);
-  EXPECT_TRUE(from.Until([&] { return slots_.kept.empty(); }));
-  {
-    kill(to.pid(), SIGKILL);
-    TestMover next({.slots = &others_, .most = 8});
-    EXPECT_TRUE(next.Until([&] { return others_.kept.empty(); })) << "also by the next mover, which nobody tells";
-  }
-  EXPECT_EQ(from.Move(1, MoverType::kEvict, 4).error, 0);
-  EXPECT_EQ(from.Move(1, MoverType::kLoad, 4).error, 0);
-  EXPECT_TRUE(program_.IsIntact());
+  const UniqueFd file(memfd_create("no memory", MFD_CLOEXEC));
+  to.Send({.type = MoverType::kSlotFor,
+           .program = static_cast<std::uint64_t>(program_.pid),
+           .bytes = 7,
+           .other = 8,
+           .domain = 1,
+           .marks = wire::SwapEntry::kTransit},
+          file.Get());
+  EXPECT_EQ(to.Await(0, MoverType::kSlotTaken).error, EINVAL);
 }
 
-TEST_F(MoverSendsDirectly, NothingThatIsNoMemoryOfAGpu) {
-  TestMover from({.slots = &slots_, .most = 8, .program = &program_});
-  const UniqueFd file(memfd_create("no memory", MFD_CLOEXEC));
-  from.Send({.type = MoverType::kTransitFor, .program = static_cast<std::uint64_t>(program_.pid), .bytes = 7},
-            file.Get());
-  EXPECT_EQ(from.Await(0, MoverType::kSlotTaken).error, EINVAL);
+TEST_F(MoverLeavesInPlace, SlotsThatMayComeAreMappedBefore) {
+  TestMover from({.slots = &slots_, .most = 8, .program = &program_}), to({.slots = &others_, .most = 8});
   SendAway(from);
-  EXPECT_TRUE(from.Until([&] { return from.pool().other == 4 * kChunkBytes; }));
+  const auto pid = static_cast<std::uint64_t>(program_.pid);
+  for (const auto& [number, memory] : slots_.kept) {
+    to.Send({.type = MoverType::kReach, .program = pid, .bytes = number, .marks = wire::SwapEntry::kTransit},
+            memory.Get());
+    EXPECT_EQ(to.Await(0, MoverType::kReached).bytes, number);
+  }
+  HandOver(from, to);
+  to.Send({.type = MoverType::kReachOver, .program = pid});
+  LetGo(from);
+  Take(to);
 }
 
 TEST_F(MoverLends, WhatIsHeldToNobody) {
@@ -296,14 +318,15 @@ TEST(MoverPark, AProgramThatImportsNothingMovesFromTheFileAsWell) {
   EXPECT_TRUE(program.IsIntact());
 }
 
-class MoverAwayKilled : public testing::TestWithParam<const char*> {};
+class MoverAwayKilled : public testing::TestWithParam<std::tuple<std::uint64_t, const char*>> {};
 
 TEST_P(MoverAwayKilled, LosesNothing) {
+  const auto [how, fault] = GetParam();
   TestSlots slots;
   TestProgram program(4);
   {
-    TestMover mover({.fault = GetParam(), .slots = &slots, .most = 8, .program = &program});
-    mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 4 * kChunkBytes, .other = wire::kEvictAway});
+    TestMover mover({.fault = fault, .slots = &slots, .most = 8, .program = &program});
+    mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 4 * kChunkBytes, .other = how});
     if (mover.Until([&] { return mover.Has(1, MoverType::kEvicted); }))
       mover.Send({.type = MoverType::kLoad, .program = 1, .bytes = 4 * kChunkBytes});
     EXPECT_FALSE(mover.Until([&] { return mover.Has(1, MoverType::kLoaded); }));
@@ -317,8 +340,11 @@ TEST_P(MoverAwayKilled, LosesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Steps, MoverAwayKilled,
-                         testing::Values("mover.away.sent", "mover.freed.received", "mover.loaded.sent",
-                                         "mover.taken.received"));
+                         testing::Combine(testing::Values(wire::kEvictAway, wire::kEvictInPlace),
+                                          testing::Values("mover.away.sent", "mover.freed.received",
+                                                          "mover.loaded.sent", "mover.taken.received")));
+INSTANTIATE_TEST_SUITE_P(InPlace, MoverAwayKilled,
+                         testing::Combine(testing::Values(wire::kEvictInPlace), testing::Values("mover.left.told")));
 
 // The first one: while it is parked, and nothing is under way.
 INSTANTIATE_TEST_SUITE_P(Steps, MoverParkKilled,

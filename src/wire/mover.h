@@ -27,8 +27,9 @@ enum class MoverType : std::uint32_t {
   kEvict =
       4,  // bring out chunks of the program that have this many more bytes of GPU memory, or a little more than that;
           // other: kEvictHoles: whole chunks with holes, those with most first; kEvictAway: the program is to hold
-          // nothing of what goes out, as if it were parked then. From now until kLoad or kSettle, what the program has
-          // in host memory may go on to the file
+          // nothing of what goes out, as if it were parked then; kEvictInPlace: likewise, and the GPU memory of whole
+          // chunks stays where it is, as slots that the program holds nothing of (kSlotLeft). From now until kLoad or
+          // kSettle, what the program has in host memory may go on to the file
   kLoad = 5,     // bring in chunks of the program that take this many more bytes of GPU memory at most. other: of
                  // these, what may be holes of whole chunks; kAnyHoleBytes: each chunk comes back whole
   kSettle = 6,   // make all addresses of the program valid; none of its chunks is in the file, or parked, then
@@ -45,7 +46,8 @@ enum class MoverType : std::uint32_t {
                // Answered by kLent
   kSlotFor = 12,  // a slot that another GPU's mover has lent: its memory comes along (descriptor). bytes: its number;
                   // other: its key; program: pid of the program that has something there; domain: of that program. The
-                  // program may claim it at any time. marks: kTransit or none. Answered by kSlotTaken
+                  // program may claim it at any time. marks: of a GPU's memory as in SwapEntry, from that mover's
+                  // side, else none. Answered by kSlotTaken
   kFileOf = 20,   // said before kProgram: the file of that program, which an earlier mover has finished, comes along
                   // (descriptor). What the program says is away may lie in it
   kSave = 21,    // the program is parked, and its file comes along (descriptor), to be written: what it has parked goes
@@ -54,19 +56,19 @@ enum class MoverType : std::uint32_t {
   kUnsave = 22,  // what the program has in its file comes back to slots, parked; then the file is emptied
   kRest = 13,    // bytes: 1: some program of the machine leaves its GPU, or comes back. From now on nothing is made or
                  // freed that no program waits for: the driver does one such thing after the other. 0: no longer
-  kMakeTransit = 14,  // memory of this GPU is to be made for a program that comes to it. program: its pid; bytes: how
-                      // much. Answered by kTransitMade for each slot, and kTransitEnd
-  kTransitFor =
-      15,  // a slot of another GPU's memory comes along (descriptor). program: pid of the program whose memory
-           // it is for when that goes out by kEvictAway; bytes: its number. Answered by kSlotTaken
-  kTransitOver = 16,  // program: pid of the program that is no more under way: what it did not use of that is given up
-  kSlotKept = 9,  // the answer to kSlotMade: the slot of this number (bytes) is kept for the next mover, as far as it
-                  // can be. Now programs may have it
+  kReach = 14,   // a slot that may come by kSlotFor soon: its memory comes along (descriptor), and is mapped meanwhile,
+                 // when there is nothing else to do. program: pid of the program that it comes with; bytes: its number;
+                 // marks: as there. Answered by kReached at once
+  kReachOver = 15,  // program: pid of the program with which no slot comes soon: what was mapped and did not come is
+                    // given up
+  kSlotKept = 9,  // the answer to kSlotMade and kSlotLeft: the slot of this number (bytes) is kept for the next mover,
+                  // as far as it can be. Now programs may have it. error: of kSlotLeft, why it is not kept, errno value
   // mover → daemon
   kReady = 65,   // it can move
   kPoolIs = 66,  // bytes: the size of the pool; other: the part in use; error: why it stopped growing, errno value
   kMoved = 67,  // after each batch. bytes: GPU memory that came free by moves since the mover knows the program; other:
-                // GPU memory that was taken by them; copied_out, copied_in: what was copied, without holes
+                // GPU memory that was taken by them; copied_out, copied_in: the contents of these, without
+                // holes
   kEvicted = 68,  // the program's kEvict is done. bytes: what could not be moved; error: why, errno value. ENOMEM: the
                   // pool is full; ENODATA: the program has nothing more to offer; EPIPE: its line closed; EIO: CUDA
   kLoaded = 69,   // likewise for kLoad
@@ -89,10 +91,11 @@ enum class MoverType : std::uint32_t {
                  // that up to no mover; EPIPE: its line closed, and what it holds is not known
   kLent = 77,  // the answer to kLend. bytes: the pid; other: how many slots these are; error: why there are none, errno
                // value. EBUSY: not all that the program has in slots is parked
-  kTransitMade = 78,  // a slot of the GPU's memory comes along (descriptor). program: pid; bytes: its number
-  kTransitEnd = 79,   // the answer to kMakeTransit. program: pid; error: why not all of it was made, errno value
-  kSaved = 90,    // the program's kSave is done. bytes: of the file; error: why what was parked stays as it was, errno
-                  // value. EBUSY: some of it is in a file already; EPIPE: its line closed
+  kSlotLeft = 78,  // GPU memory that a program is to let go of is a slot, and comes along (descriptor), for the next
+                   // mover. program: pid; bytes: its number. The program keeps it until kSlotKept
+  kReached = 79,   // the answer to kReach. bytes: the number; the memory may not be mapped yet
+  kSaved = 90,     // the program's kSave is done. bytes: of the file; error: why what was parked stays as it was, errno
+                   // value. EBUSY: some of it is in a file already; EPIPE: its line closed
   kUnsaved = 91,  // the program's kUnsave is done. bytes: of the file before; error: why all that is in it stays there,
                   // errno value. EBADMSG: the file was changed; ENOMEM: no host memory; EPIPE: its line closed
   kSaveLeft = 92,  // during kSave or kUnsave, before each chunk. bytes: of GPU memory, at most, of what is still to go
@@ -104,7 +107,7 @@ enum class MoverType : std::uint32_t {
 };
 
 inline constexpr std::uint64_t kAnyHoleBytes = UINT64_MAX;
-inline constexpr std::uint64_t kEvictHoles = 1, kEvictAway = 2;
+inline constexpr std::uint64_t kEvictHoles = 1, kEvictAway = 2, kEvictInPlace = 4;
 
 // A GPU, as the file of a suspended program names it (docs/suspended-file.md). Texts end with a 0.
 struct SuspendedGpu {

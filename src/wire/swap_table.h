@@ -22,10 +22,14 @@ struct SwapEntry {
   static constexpr std::uint32_t kParked = 2;
   // The mover of another GPU has this memory, or had it. Only the owner ever gets it: it is never used again.
   static constexpr std::uint32_t kShared = 4;
-  // It is memory of a GPU, for what its owner has, which goes to that GPU. It is never used again.
+  // It is memory of a GPU, where what its owner has there stayed when the owner let go of it. It is never used again.
   static constexpr std::uint32_t kTransit = 8;
+  // From this bit on: of kTransit, 1 + the index of the GPU; 0: this pool's own.
+  static constexpr std::uint32_t kGpuShift = 8;
 
   bool Has(std::uint32_t mark) const { return (marks & mark) != 0; }
+  // It is memory of another GPU than the pool's.
+  bool Elsewhere() const { return (marks >> kGpuShift) != 0; }
 };
 
 inline constexpr std::uint64_t kTableEntryBytes = 32;

@@ -121,9 +121,6 @@ Result<std::unique_ptr<CudaGpu>> CudaGpu::Open(const CudaLibrary& cuda, const st
 }
 
 Result<void> CudaGpu::Start() {
-  on_device_ = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                .location = {CU_MEM_LOCATION_TYPE_DEVICE, device_}};
   on_host_ = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
               .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
               .location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, NumaNodeOf(cuda_, device_)}};
@@ -187,17 +184,11 @@ Result<void> CudaGpu::MapHost(HostMemory& memory) {
   return result;
 }
 
-Result<HostMemory> CudaGpu::MakeTransit() {
-  auto made = Make(on_device_);
-  if (made) made->transit = true;
-  return made;
-}
-
-Result<HostMemory> CudaGpu::Make(const CUmemAllocationProp& where) {
+Result<HostMemory> CudaGpu::MakeHost() {
   HostMemory memory;
   auto result = CheckCuda(cuda_.CtxSetCurrent(context_), "cuCtxSetCurrent");
   CUmemGenericAllocationHandle handle = 0;
-  if (result) result = CheckCuda(cuda_.MemCreate(&handle, kChunkBytes, &where, 0), "cuMemCreate");
+  if (result) result = CheckCuda(cuda_.MemCreate(&handle, kChunkBytes, &on_host_, 0), "cuMemCreate");
   if (!result) return std::unexpected(result.error());
   memory.handle = handle;
   if (result = MapHost(memory); !result) return std::unexpected(result.error());

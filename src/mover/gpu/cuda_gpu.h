@@ -30,8 +30,7 @@ class CudaGpu : public Gpu {
   // `uuid` as "GPU-xxxxxxxx-...". ENODEV if CUDA knows no such GPU. The calling thread becomes the loop's thread.
   static Result<std::unique_ptr<CudaGpu>> Open(const CudaLibrary& cuda, const std::string& uuid);
 
-  Result<HostMemory> MakeHost() override { return Make(on_host_); }
-  Result<HostMemory> MakeTransit() override;
+  Result<HostMemory> MakeHost() override;
   void FreeHost(HostMemory memory) override;
   Result<void> Reach(HostMemory& memory) override;
   Result<std::span<std::byte>> BytesOf(HostMemory& memory) override;
@@ -44,7 +43,6 @@ class CudaGpu : public Gpu {
 
   explicit CudaGpu(const CudaLibrary& cuda) : cuda_(cuda) {}
   Result<void> Start();
-  Result<HostMemory> Make(const cuda::CUmemAllocationProp& where);
   Result<void> MapHost(HostMemory& memory);
   // Names the memory of `fd`, if it is of this type of location, and of this GPU where `own`.
   Result<cuda::CUmemGenericAllocationHandle> ImportMemory(const UniqueFd& fd, cuda::CUmemLocationType type, bool own);
@@ -56,7 +54,6 @@ class CudaGpu : public Gpu {
   cuda::CUdevice device_ = 0;
   cuda::CUcontext context_ = nullptr;
   cuda::CUstream streams_[2] = {};  // by Direction
-  cuda::CUmemAllocationProp on_device_ = {};
   cuda::CUmemAllocationProp on_host_ = {};
   AddressRange host_addresses_{cuda_, wire::kChunkBytes};
   AddressRange window_addresses_{cuda_, wire::kMostChunks* wire::kChunkBytes};

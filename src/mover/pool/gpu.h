@@ -48,8 +48,6 @@ class Gpu {
 
   // Any thread. ENOMEM where the system or the driver gives no more. Takes about 10 ms.
   virtual Result<HostMemory> MakeHost() = 0;
-  // The same of the GPU's own memory, which movers of other GPUs can import. Takes 0.2 ms.
-  virtual Result<HostMemory> MakeTransit() = 0;
   virtual void FreeHost(HostMemory memory) = 0;
   // Imports and maps memory that another mover made, of the host or, as memory.transit says, of a GPU, unless that is
   // done already: before it is copied to or from. Takes 1.4 ms (docs/hardware-log.md, 2026-11-26). Not by two threads

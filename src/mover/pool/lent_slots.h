@@ -2,39 +2,54 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
+#include <map>
 
 #include "base/unique_fd.h"
 #include "mover/pool/pool_lending.h"
-#include "mover/pool/pool_transit.h"
 #include "wire/mover.h"
 
 namespace tessera::mover {
 
 // Slots that go from one GPU's pool to another's, with what a parked program has there: lends them, and takes those
 // that another mover lent. For a while both pools have the same memory, so that a mover that is killed loses nothing;
-// neither ever gives it to another program. For the loop's thread.
+// neither ever gives it to another program. What may come soon is mapped ahead. For the loop's thread.
 class LentSlots {
  public:
   using Tell = std::function<void(const wire::MoverMessage&)>;
 
-  // `gpu`, `pool` and its `transit` outlive this object. `tell`: the daemon.
-  LentSlots(Gpu& gpu, Pool& pool, PoolTransit& transit, Tell tell)
-      : gpu_(gpu), lending_(pool), transit_(transit), tell_(std::move(tell)) {}
+  // `gpu` and `pool` outlive this object. `tell`: the daemon.
+  LentSlots(Gpu& gpu, Pool& pool, Tell tell) : gpu_(gpu), lending_(pool), tell_(std::move(tell)) {}
 
   // kLend, of the program with this pid.
   void OnLend(pid_t owner);
   // kSlotFor.
   void OnSlotFor(const wire::MoverMessage& message, UniqueFd fd);
+  // kReach and kReachOver.
+  void OnReach(const wire::MoverMessage& message, UniqueFd fd);
+  void OnReachOver(pid_t owner);
+
+  // Slots are to be mapped ahead, one in each GoOn.
+  bool Maps() const { return unmapped_ > 0; }
+  void GoOn();
 
  private:
+  // A slot that may come soon.
+  struct Soon {
+    pid_t owner = 0;
+    HostMemory memory;
+    bool tried = false;
+  };
   Result<void> Take(const KeyTable::Entry& entry, UniqueFd fd);
+  HostMemory MemoryFor(const KeyTable::Entry& entry, UniqueFd fd);
 
   Gpu& gpu_;
   PoolLending lending_;
-  PoolTransit& transit_;
   const Tell tell_;
-  pid_t tried_ = 0;  // one of its slots was mapped, the others are when they are needed
+  std::map<std::uint64_t, Soon> soon_;  // by number
+  std::uint64_t unmapped_ = 0;          // of them, those that were not tried
+  pid_t tried_ = 0;                     // one of its slots was mapped, the others are when they are needed
 };
 
 }  // namespace tessera::mover

@@ -12,7 +12,12 @@ Slot Pool::Add(HostMemory memory) {
   const Slot slot = unused_.back();
   unused_.pop_back();
   table_.Reset(slot, RandomNumber());
-  added_.emplace(slot, std::move(memory));
+  if (memory.transit) {
+    table_.Mark(slot, KeyTable::Entry::kTransit);
+    Insert(slot, std::move(memory));
+  } else {
+    added_.emplace(slot, std::move(memory));
+  }
   return slot;
 }
 
@@ -53,14 +58,22 @@ std::optional<Domain> Pool::DomainOf(Slot slot) const {
   return EntryOf(slot).Has(KeyTable::Entry::kGiven) ? std::optional(EntryOf(slot).domain) : std::nullopt;
 }
 
+// It is memory of this GPU.
+bool Pool::IsHere(Slot slot) const { return slots_.at(slot).transit && !EntryOf(slot).Elsewhere(); }
+
+void Pool::CountGivenUp(Slot slot, std::uint64_t sign) {
+  if (slots_.at(slot).transit) transits_given_up_ += sign;
+  if (IsHere(slot)) here_given_up_ += sign;
+}
+
 void Pool::GiveUp(Slot slot) {
-  if (MemoryOf(slot).transit) ++transits_given_up_;
+  CountGivenUp(slot, 1);
   given_up_.push_back(slot);
 }
 
 bool Pool::TakeBack(Slot slot) {
   if (read_.contains(slot) || std::erase(given_up_, slot) == 0) return false;
-  if (MemoryOf(slot).transit) --transits_given_up_;
+  CountGivenUp(slot, -std::uint64_t{1});
   return true;
 }
 
@@ -104,18 +117,18 @@ void Pool::EndRead(Slot slot) {
 }
 
 std::optional<Pool::Removed> Pool::RemoveGivenUp(bool transit) {
-  if (transit && transits_given_up_ == 0) return {};
+  if (transit && here_given_up_ == 0) return {};
   if (!transit && !vacated_.empty()) {
     std::optional<Removed> removed = std::move(vacated_.back());
     vacated_.pop_back();
     return removed;
   }
-  const auto found = std::ranges::find_if(
-      given_up_, [&](Slot slot) { return !read_.contains(slot) && (!transit || MemoryOf(slot).transit); });
+  const auto found =
+      std::ranges::find_if(given_up_, [&](Slot slot) { return !read_.contains(slot) && (!transit || IsHere(slot)); });
   if (found == given_up_.end()) return {};
   const Slot slot = *found;
   given_up_.erase(found);
-  if (MemoryOf(slot).transit) --transits_given_up_;
+  CountGivenUp(slot, -std::uint64_t{1});
   return Remove(slot);
 }
 
@@ -135,7 +148,7 @@ Pool::Removed Pool::Remove(Slot slot) {
 }
 
 Pool::Figures Pool::Count() const {
-  Figures figures = {.total = slots_.size() - transits_, .transits_given_up = transits_given_up_};
+  Figures figures = {.total = slots_.size() - transits_, .transits_given_up = here_given_up_};
   for (const auto& [domain, slots] : free_) figures.free += slots.size();
   figures.used = figures.total - figures.free - (given_up_.size() - transits_given_up_);
   return figures;

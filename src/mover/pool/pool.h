@@ -28,7 +28,7 @@ class Pool {
     std::uint64_t total = 0;              // slots with memory
     std::uint64_t used = 0;               // of them, those that programs have something in
     std::uint64_t free = 0;               // of them, those that may be taken, by programs of one domain or another
-    std::uint64_t transits_given_up = 0;  // slots of PoolTransit's, which count in none of these
+    std::uint64_t transits_given_up = 0;  // slots of this GPU's memory, which count in none of these
   };
   // Memory that is the pool's no more, and the number under which the daemon keeps it.
   struct Removed {
@@ -41,7 +41,9 @@ class Pool {
   // There are as many slots as `table` has entries, at most. It outlives the pool.
   explicit Pool(KeyTable& table);
 
-  // A new slot, which no program gets before it is admitted. It counts from then on.
+  // A new slot, which no program gets before it is admitted. It counts from then on. One of this GPU's memory, where
+  // something of a program's lies already, is that program's: it counts in none of the figures, and leaves the pool
+  // when it comes free.
   Slot Add(HostMemory memory);
   // The one whose memory has this number; false: there is none that waits to be admitted.
   bool Admit(std::uint64_t number);
@@ -50,8 +52,8 @@ class Pool {
   // Adds that one. Memory of a program in it is in use, and can be claimed.
   void Restore(Slot slot, HostMemory memory);
 
-  // Whether Add has a place for one more.
-  bool HasPlace() const { return !unused_.empty(); }
+  // How many Add has a place for.
+  std::uint64_t Places() const { return unused_.size(); }
 
   // A free slot for a program of `domain`, if there is one.
   std::optional<Slot> Take(Domain domain);
@@ -74,8 +76,8 @@ class Pool {
   void BeginRead(Slot slot) { read_.emplace(slot, false); }
   void EndRead(Slot slot);
 
-  // A slot that was given up, or made place, if there is one (`transit`: of these only); or a free slot of that domain
-  // (or of none), of which there is one.
+  // A slot that was given up, or made place, if there is one (`transit`: of this GPU's memory only); or a free slot of
+  // that domain (or of none), of which there is one.
   std::optional<Removed> RemoveGivenUp(bool transit = false);
   Removed RemoveFree(std::optional<Domain> domain);
 
@@ -86,13 +88,14 @@ class Pool {
 
  private:
   friend class PoolLending;
-  friend class PoolTransit;
 
   std::optional<Domain> DomainOf(Slot slot) const;
   std::uint64_t FreeOf(std::optional<Domain> domain) const;
   void AddFree(Slot slot);
   Removed Remove(Slot slot);
   bool TakeBack(Slot slot);  // one that was given up and nobody reads; false: it is none
+  bool IsHere(Slot slot) const;
+  void CountGivenUp(Slot slot, std::uint64_t sign);
   void Insert(Slot slot, HostMemory memory);
 
   KeyTable& table_;
@@ -101,9 +104,11 @@ class Pool {
   std::map<Slot, HostMemory> slots_;
   Free free_;
   std::vector<Slot> given_up_;
-  std::uint64_t transits_ = 0, transits_given_up_ = 0;  // of slots_, and of given_up_
-  std::map<Slot, bool> read_;                           // those that somebody reads; true: was given back meanwhile
-  std::vector<Removed> vacated_;                        // of free slots that made place for others
+  std::uint64_t transits_ = 0;           // of slots_: memory of GPUs
+  std::uint64_t transits_given_up_ = 0;  // of given_up_: likewise,
+  std::uint64_t here_given_up_ = 0;      // and of them, of this one
+  std::map<Slot, bool> read_;            // those that somebody reads; true: was given back meanwhile
+  std::vector<Removed> vacated_;         // of free slots that made place for others
 };
 
 }  // namespace tessera::mover

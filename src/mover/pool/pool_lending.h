@@ -25,6 +25,8 @@ class PoolLending {
   // Adds a slot that another GPU's pool lent, with what lies there, for its owner to claim. A free slot leaves the pool
   // if there is no place otherwise. False: there is no place, and the memory is still the caller's.
   bool Add(const KeyTable::Entry& entry, HostMemory& memory);
+  // Memory that another pool was to lend, and did not: it is freed as slots are.
+  void GiveUp(HostMemory memory) { pool_.vacated_.push_back({.memory = std::move(memory)}); }
 
  private:
   Pool& pool_;

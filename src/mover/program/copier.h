@@ -21,6 +21,8 @@ struct Batch {
   };
   Direction direction = Direction::kOut;
   bool away = false;  // going out: the program gets nothing of the slots
+  // Of slots of this GPU's memory, where it stays: those that the daemon has not said of whether it keeps them.
+  std::size_t not_kept = 0;
   std::shared_ptr<Program> program;
   std::vector<Entry> entries;
   std::unique_ptr<Window> window;  // until the copy has ended

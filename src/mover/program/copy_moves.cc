@@ -54,22 +54,21 @@ Result<bool> MayLoad(const LineMessage& want, StoredChunks& known) {
   return true;
 }
 
-// Slots of another GPU's memory, which its memory may go to if it goes away.
-std::uint64_t TransitFor(const ProgramContext& context, bool away) {
-  return away ? context.place.transit.FreeFor(context.pid) : 0;
-}
-
-// That what goes out may take.
-std::uint64_t FreeSlots(const ProgramContext& context, bool away) {
-  return context.place.FreeFor(context.domain) + TransitFor(context, away);
-}
-
-// What lies in memory of another GPU cannot be given to the program here.
-std::optional<Slot> TakeSlot(const ProgramContext& context, bool away, StoredChunks& stored) {
-  const auto transit = away ? context.place.transit.Take(context.pid) : std::nullopt;
-  if (transit) stored.imports = false;
-  if (transit || context.place.FreeFor(context.domain) == 0) return transit;
-  return context.place.pool.Take(context.domain);
+// Takes the whole chunks of an offer out of it.
+LinePacket TakeWhole(LinePacket& offer) {
+  LinePacket whole = {.message = {.type = offer.message.type}, .fds = {}};
+  LinePacket rest = {.message = {.type = offer.message.type}, .fds = {}};
+  std::size_t next = 0;
+  for (std::uint32_t n = 0; n < offer.message.count; ++n) {
+    LinePacket& to = IsWhole(offer.message, n) ? whole : rest;
+    to.message.chunk[to.message.count] = offer.message.chunk[n];
+    to.message.units[to.message.count] = offer.message.units[n];
+    to.message.begins[to.message.count++] = offer.message.begins[n];
+    for (std::uint32_t piece = 0; piece < PiecesOf(offer.message, n); ++piece)
+      to.fds.push_back(std::move(offer.fds[next++]));
+  }
+  offer = std::move(rest);
+  return whole;
 }
 
 Result<void> ReachSlots(const LineMessage& want, StoredChunks& known, Workplace& place) {
@@ -125,14 +124,17 @@ void CopyMoves::GoOn(std::uint64_t loadable, int error) {
   if (!active_) return;
   MoveTask& task = TaskOf(*active_);
   const bool in = *active_ == Direction::kIn;
-  const std::uint64_t most = (in ? stored_.Parked() > 0 : away_) ? kAtATimeOfAll : kAtATime;
+  const std::uint64_t most = !in && in_place_                      ? wire::kMostChunks
+                             : (in ? stored_.Parked() > 0 : away_) ? kAtATimeOfAll
+                                                                   : kAtATime;
   while (task.left > 0 && task.error == 0) {
     if (in && place_.pool.Count().transits_given_up > kMostLeft) return;
     if (questions_.Asks() >= kMostAsked || questions_.Asks() + batches_.size() >= kMostUnderWay) return;
     const std::uint64_t asked = questions_.AskedChunks();
     // Answers give back what they do not take: all of that may be place for a chunk, where each part is not.
     if (in && asked > 0 && task.left < wire::kUnitsPerChunk) return;
-    const std::uint64_t ready = in ? loadable : FreeSlots(context_, away_);
+    if (!in && !HasSlots()) break;
+    const std::uint64_t ready = in ? loadable : in_place_ ? place_.pool.Places() : place_.FreeFor(context_.domain);
     const std::uint64_t count = std::min({ChunksFor(task.left), most, ready - std::min(ready, asked)});
     if (count == 0 && asked == 0 && in) task.error = error;
     if (count == 0) break;
@@ -164,9 +166,13 @@ void CopyMoves::Finish(Direction direction, std::uint64_t left, int error) {
 
 std::uint64_t CopyMoves::Demand() const {
   const MoveTask& task = TaskOf(Direction::kOut);
-  const std::uint64_t chunks = questions_.AskedChunks() + (task.error == 0 ? ChunksFor(task.left) : 0);
-  return active_ == Direction::kOut ? chunks - std::min(chunks, TransitFor(context_, away_)) : 0;
+  if (active_ != Direction::kOut) return 0;
+  if (in_place_) return left_out_;
+  return questions_.AskedChunks() + (task.error == 0 ? ChunksFor(task.left) : 0);
 }
+
+// For chunks that found none before.
+bool CopyMoves::HasSlots() const { return left_out_ == 0 || place_.FreeFor(context_.domain) >= left_out_; }
 
 std::uint64_t CopyMoves::ToLoad() const {
   const MoveTask& task = TaskOf(Direction::kIn);
@@ -182,7 +188,9 @@ bool CopyMoves::Stores() const {
 bool CopyMoves::Starve() {
   MoveTask& task = TaskOf(Direction::kOut);
   const bool evicts = active_ == Direction::kOut && task.left > 0 && task.error == 0;
-  if (evicts && FreeSlots(context_, away_) <= questions_.AskedChunks()) task.error = ENOMEM;
+  const bool full = in_place_ ? !HasSlots() || place_.pool.Places() <= questions_.AskedChunks()
+                              : place_.FreeFor(context_.domain) <= questions_.AskedChunks();
+  if (evicts && full) task.error = ENOMEM;
   return evicts;
 }
 
@@ -193,6 +201,13 @@ void CopyMoves::EndLine() {
     if (question.batch == nullptr) continue;
     HoldSlots(*question.batch, stored_);
     Forget(question.batch);
+  }
+  const auto stay = std::exchange(batches_, {});  // some are on their way in place, and the program was not told
+  for (const auto& batch : stay) {
+    if (batch->not_kept == 0) batches_.push_back(batch);
+    for (const Batch::Entry& entry : batch->entries) {
+      if (batch->not_kept > 0) place_.pool.GiveBack(entry.slot);
+    }
   }
   if (active_) TaskOf(*active_).left += under_way;
   for (const Direction direction : {Direction::kOut, Direction::kIn}) {
@@ -317,18 +332,24 @@ Result<void> CopyMoves::OnOffer(LinePacket& packet) {
     if (stored_.Find(chunk) != nullptr || GoesOut(chunk))
       return Fail(EPROTO, "it offered a chunk that it has given already");
   }
-  if (message.count == 0) return {};
+  left_out_ = 0;
+  if (in_place_) LeaveInPlace(TakeWhole(packet));
+  return message.count > 0 ? StartCopyOut(packet) : Result<void>();
+}
 
-  // Slots that were free when it was asked may be another program's by now.
+// Slots that were free when it was asked may be another program's by now.
+Result<void> CopyMoves::StartCopyOut(LinePacket& packet) {
+  const LineMessage& message = packet.message;
   auto batch = std::make_shared<Batch>();
   const std::vector<ChunkPart> parts = PartsOf(message);
   for (std::uint32_t n = 0; n < message.count; ++n) {
-    const auto slot = TakeSlot(context_, away_, stored_);
-    if (!slot) break;
+    if (place_.FreeFor(context_.domain) == 0) break;
+    const auto slot = place_.pool.Take(context_.domain);
     batch->entries.push_back({.chunk = message.chunk[n], .slot = *slot, .part = parts[n]});
   }
   const std::size_t taken = batch->entries.size();
   if (taken < message.count) line_.Say(LineType::kKeep, ChunksOf(message).subspan(taken));
+  if (in_place_) left_out_ = message.count - taken;
   if (taken == 0) return {};
   auto window = place_.gpu.Import(packet.fds, std::span(parts).first(taken));
   if (!window) {
@@ -342,6 +363,56 @@ Result<void> CopyMoves::OnOffer(LinePacket& packet) {
   batch->window = std::move(*window);
   Start(std::move(batch));
   return {};
+}
+
+// ---- in place ----
+
+// Nothing is imported here: whoever copies it to the program's next memory does.
+void CopyMoves::LeaveInPlace(LinePacket packet) {
+  if (packet.message.count == 0) return;
+  Pool& pool = place_.pool;
+  auto batch = std::make_shared<Batch>();
+  std::uint32_t n = 0;
+  for (; n < packet.message.count && pool.Places() > 0; ++n) {
+    const int fd = packet.fds[n].Get();
+    const Slot slot = pool.Add({.fd = std::move(packet.fds[n]), .transit = true});
+    const wire::MoverMessage left = {.type = MoverType::kSlotLeft,
+                                     .program = static_cast<std::uint64_t>(context_.pid),
+                                     .bytes = pool.EntryOf(slot).memory};
+    if (!place_.give(left, fd)) {
+      pool.GiveBack(slot);
+      TaskOf(Direction::kOut).error = EMFILE;
+      break;
+    }
+    batch->entries.push_back(
+        {.chunk = packet.message.chunk[n], .slot = slot, .part = {.units = packet.message.units[n]}});
+  }
+  PassFault("mover.left.told");
+  if (n < packet.message.count) line_.Say(LineType::kKeep, ChunksOf(packet.message).subspan(n));
+  if (batch->entries.empty()) return;
+  batch->not_kept = batch->entries.size();
+  TaskOf(Direction::kOut).Begin(*batch);
+  batches_.push_back(std::move(batch));
+}
+
+// What the daemon does not keep would be lost with this mover: it stays the program's.
+void CopyMoves::OnKept(std::uint64_t number, int error) {
+  const auto is = [&](const Batch::Entry& entry) { return place_.pool.EntryOf(entry.slot).memory == number; };
+  const auto found = std::ranges::find_if(
+      batches_, [&](const auto& batch) { return batch->not_kept > 0 && std::ranges::any_of(batch->entries, is); });
+  if (found == batches_.end()) return;
+  const std::shared_ptr<Batch> batch = *found;
+  const auto entry = std::ranges::find_if(batch->entries, is);
+  --batch->not_kept;
+  if (error != 0) {
+    place_.pool.GiveBack(entry->slot);
+    line_.Say(LineType::kKeep, std::span(&entry->chunk, 1));
+    TaskOf(Direction::kOut).left += entry->part.Taken();
+    TaskOf(Direction::kOut).error = error;
+    batch->entries.erase(entry);
+  }
+  if (batch->not_kept > 0) return;
+  batch->entries.empty() ? Forget(batch) : GiveStored(batch);
 }
 
 Result<void> CopyMoves::OnFreed(const LineMessage& message) {

@@ -32,8 +32,13 @@ class CopyMoves {
   // The daemon wishes that GPU memory of this many units more is moved. `holes`: going out, not 0: chunks with holes
   // go, those with most first; coming in: so many of the units may be holes, or kAnyHoles.
   void Wish(Direction direction, std::uint64_t units, std::uint64_t holes);
-  // Whether what goes out from now on is parked at once: the program never holds it.
-  void GoAway(bool away) { away_ = away; }
+  // Whether what goes out from now on is parked at once: the program never holds it. `in_place`: and nothing of whole
+  // chunks is copied; their GPU memory becomes slots.
+  void GoAway(bool away, bool in_place) {
+    away_ = away;
+    in_place_ = in_place;
+    left_out_ = 0;
+  }
   // Takes up the next wish if none is under way.
   void Activate();
   // Asks the program for as much as there is room for, and ends a wish that is done. The program can be asked to load
@@ -44,6 +49,8 @@ class CopyMoves {
   // The line has ended. Copies go on; what becomes of them is decided when they have ended.
   void EndLine();
   void OnCopied(const std::shared_ptr<Batch>& batch);
+  // As Program's.
+  void OnKept(std::uint64_t number, int error);
 
   // kOffer, kFreed, kWant or kTaken. EPROTO if it is wrong: the caller is to close the line.
   Result<void> OnAnswer(LinePacket& packet);
@@ -72,6 +79,9 @@ class CopyMoves {
   void Finish(Direction direction, std::uint64_t left, int error);
   Batch::Entry* UnderWay(Direction direction, std::uint64_t chunk);
   Result<void> OnOffer(LinePacket& packet);
+  Result<void> StartCopyOut(LinePacket& packet);
+  void LeaveInPlace(LinePacket packet);
+  bool HasSlots() const;
   Result<void> OnFreed(const wire::LineMessage& message);
   Result<void> OnWant(LinePacket& packet);
   Result<void> OnTaken(const wire::LineMessage& message);
@@ -93,7 +103,8 @@ class CopyMoves {
   std::size_t copying_ = 0;                      // of batches_
   std::array<MoveTask, 2> tasks_;                // by Direction
   std::optional<Direction> active_;              // of the wish that is under way
-  bool away_ = false;
+  bool away_ = false, in_place_ = false;
+  std::uint64_t left_out_ = 0;  // chunks that cannot go out in place, and found no slot
   // Since the mover knows the program, by Direction: units of GPU memory that came free or were taken, and of these
   // what was copied.
   std::array<std::uint64_t, 2> moved_{}, copied_{};

@@ -28,7 +28,9 @@ void ParkMoves::GoOn(bool copies, bool files) {
   if (returning_ && !Parks() && !copies) {
     // What could not come back stays parked until the daemon's next wish.
     while (stored_.Count(Tier::kParked) > 0 && stored_.not_back == 0 && questions_.Parks() < kMostParks) {
-      Ask(LineType::kRead, Next(Tier::kParked));
+      const auto chunks = Next(Tier::kParked);
+      if (chunks.empty() && !next_) stored_.not_back = EOPNOTSUPP;  // what is left lies in a GPU's memory
+      Ask(LineType::kRead, chunks);
     }
     returning_ = stored_.not_back == 0 && stored_.Parked() > 0;
   }
@@ -49,8 +51,11 @@ std::vector<std::uint64_t> ParkMoves::Next(Tier tier) {
   std::vector<std::uint64_t> chunks;
   auto each = stored_.From(next_.value_or(0));
   for (; each != stored_.end() && chunks.size() < wire::kMostChunks; ++each) {
-    const bool findable = place_.pool.EntryOf(each->second.slot).key != 0;  // a slot that no mover finds is held
-    if (each->second.tier == tier && findable) chunks.push_back(each->first);
+    if (each->second.tier != tier) continue;
+    // A slot that no mover finds is held, and a GPU's memory cannot be.
+    const bool findable = place_.pool.EntryOf(each->second.slot).key != 0;
+    const bool held = tier == Tier::kSlot || !place_.pool.MemoryOf(each->second.slot).transit;
+    if (findable && held) chunks.push_back(each->first);
   }
   next_ = each == stored_.end() ? std::nullopt : std::optional(each->first);
   return chunks;

@@ -40,7 +40,7 @@ Program::Program(Workplace& place, std::uint64_t id, pid_t pid, Domain domain, U
 // ---- the daemon's wishes ----
 
 void Program::Evict(std::uint64_t units, std::uint64_t how) {
-  copies_.GoAway(how == wire::kEvictAway);
+  copies_.GoAway(how == wire::kEvictAway || how == wire::kEvictInPlace, how == wire::kEvictInPlace);
   Move(Direction::kOut, units, how == wire::kEvictHoles ? how : 0);
 }
 

@@ -39,6 +39,9 @@ class Program : public std::enable_shared_from_this<Program> {
   // Handles the events that epoll reports for the line.
   void OnEvent(std::uint32_t events);
   void OnCopied(const std::shared_ptr<Batch>& batch);
+  // The daemon keeps the slot with memory of this number, if the program leaves something in it, or does not, as
+  // `error` says, an errno value.
+  void OnKept(std::uint64_t number, int error) { copies_.OnKept(number, error); }
   void OnDisk(const std::shared_ptr<FileMove>& move, const Result<void>& result);
   bool HasLine() const { return line_.open(); }
 

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "mover/pool/pool_transit.h"
 #include "mover/pool/slot_claims.h"
 #include "mover/pool/swap_file.h"
 #include "mover/program/copier.h"
@@ -26,14 +25,15 @@ inline constexpr Nanos kPatience = 10 * kSecond;
 struct Workplace {
   Gpu& gpu;
   Pool& pool;
-  PoolTransit& transit;  // the pool's
   SlotClaims& claims;
   Copier& copier;
   int epoll;
   std::function<void(const wire::MoverMessage&)> tell;  // the daemon
-  Nanos patience = kPatience;                           // with a program that has to answer
-  std::optional<Error> broken = {};                     // set when the GPU can no longer be used
-  Nanos now = 0;                                        // CLOCK_MONOTONIC, when this turn of the loop began
+  // Likewise with a descriptor. False: it did not go, because too many are on their way between processes.
+  std::function<bool(const wire::MoverMessage&, int fd)> give;
+  Nanos patience = kPatience;        // with a program that has to answer
+  std::optional<Error> broken = {};  // set when the GPU can no longer be used
+  Nanos now = 0;                     // CLOCK_MONOTONIC, when this turn of the loop began
 
   // The second tier of the pool, where there is one.
   SwapFile* file = nullptr;

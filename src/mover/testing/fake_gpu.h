@@ -31,11 +31,6 @@ class FakeGpu : public Gpu {
     Map(memory);
     return memory;
   }
-  Result<HostMemory> MakeTransit() override {
-    auto made = MakeHost();
-    if (made) made->transit = true;
-    return made;
-  }
   void FreeHost(HostMemory memory) override {
     if (memory.address == 0) return;
     --hosts;

@@ -112,11 +112,10 @@ bool TestMover::Hear() {
   if (length <= 0) return false;
   const auto message = wire::ReadMover(std::span(buffer, static_cast<std::size_t>(length)));
   EXPECT_TRUE(message.has_value());
-  if (message->type == MoverType::kSlotMade) {
+  if (message->type == MoverType::kSlotMade || message->type == MoverType::kSlotLeft) {
     slots_.kept.insert_or_assign(message->bytes, std::move(fd));
     Send({.type = MoverType::kSlotKept, .bytes = message->bytes});
   }
-  if (message->type == MoverType::kTransitMade) slots_.kept.insert_or_assign(message->bytes, std::move(fd));
   if (message->type == MoverType::kSlotGone) slots_.kept.erase(message->bytes);
   if (message->type == MoverType::kReady) {
     HandOver(0);

@@ -90,7 +90,10 @@ Result<void> Suspension::Begin(Nanos now) {
   parts_.ForEach([&](GpuServer&, Process& process) { processes.push_back(&process); });
   if (auto may = MayLeave(pid_, processes); !may) return may;
   parts_.SetError("");
-  parts_.ForEach([](GpuServer&, Process& process) { process.suspension.bytes = 0; });
+  parts_.ForEach([this](GpuServer&, Process& process) {
+    process.suspension.bytes = 0;
+    process.suspension.in_place = in_place_;
+  });
   // What it has in the pools of several GPUs could not be told apart when these change places.
   parts_.ForEach([&](GpuServer&, Process& process) { process.suspension.whole = processes.size() > 1; });
   checkpointer_->Prepare();

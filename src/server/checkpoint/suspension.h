@@ -53,8 +53,12 @@ class Suspension {
   void Joining(Process& process, Nanos now) const;
   // What it has in host memory is to go to a file, as soon as it is suspended.
   void ToFile() { to_file_ = true; }
-  // It is away for a migration only: if this daemon ends meanwhile, the next one brings it back.
-  void ForMigration() { for_migration_ = true; }
+  // It is away for a migration only: if this daemon ends meanwhile, the next one brings it back. `in_place`: what
+  // Tessera moves stays in the GPU's memory. Before Begin.
+  void ForMigration(bool in_place) {
+    for_migration_ = true;
+    in_place_ = in_place;
+  }
   // Somebody wants it away: it stays until Return, though it was idle only, or was to come back. Before it comes back.
   void Stay();
   // Begins the way back, as soon as it is suspended: to the GPUs where its vGPUs are by then.
@@ -105,7 +109,7 @@ class Suspension {
   ProgramFile file_;
   bool to_file_ = false;  // it is to go there
   bool quiet_ = false;    // kSaves: no thread of Tessera's is in the driver, and it was asked to lock
-  bool for_migration_ = false;
+  bool for_migration_ = false, in_place_ = false;
   bool taken_over_ = false;  // and nothing was asked yet
   bool returns_ = false;     // it is to come back as soon as it can
   int tries_ = 0;            // how often the driver was asked in vain what the program is

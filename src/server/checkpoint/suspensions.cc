@@ -19,6 +19,10 @@ constexpr Nanos kStepEvery = kMillisecond;
 // Of one that stays away nothing has to be done, but to see that it has ended.
 constexpr Nanos kLookEvery = kSecond;
 
+bool ForMigration(Suspensions::To to) {
+  return to == Suspensions::To::kOtherGpu || to == Suspensions::To::kOtherGpuInPlace;
+}
+
 }  // namespace
 
 Suspensions::Suspensions(EventLoop& loop, const Gpus& gpus, SuspendedFiles& files, MakeCheckpointer make,
@@ -51,14 +55,14 @@ Result<void> Suspensions::Suspend(pid_t pid, Nanos now, To to, bool by_itself) {
   if (auto may = Check(pid, to); !may) return may;
   if (Find(pid)) {
     if (to == To::kFile) programs_.at(pid)->ToFile();
-    if (to != To::kOtherGpu && !by_itself) programs_.at(pid)->Stay();
+    if (!ForMigration(to) && !by_itself) programs_.at(pid)->Stay();
     programs_.at(pid)->Step(now);
     timer_.Arm(now);
     return {};
   }
   auto suspension = std::make_unique<Suspension>(pid, gpus_, files_, figures_, make_(), bounds_);
   if (to == To::kFile) suspension->ToFile();
-  if (to == To::kOtherGpu) suspension->ForMigration();
+  if (ForMigration(to)) suspension->ForMigration(to == To::kOtherGpuInPlace);
   suspension->SetByItself(by_itself);
   if (auto begun = suspension->Begin(now); !begun) return begun;
   programs_[pid] = std::move(suspension);

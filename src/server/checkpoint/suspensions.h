@@ -27,8 +27,9 @@ class Suspensions {
               const Suspension::Bounds& bounds = {});
   Suspensions(const Suspensions&) = delete;
 
-  // kOtherGpu: to memory, and the next daemon brings it back if this one ends meanwhile.
-  enum class To { kMemory, kFile, kOtherGpu };
+  // kOtherGpu: to memory, and the next daemon brings it back if this one ends meanwhile. kOtherGpuInPlace: likewise,
+  // and what Tessera moves stays in the GPU's memory, where the program holds nothing of it.
+  enum class To { kMemory, kFile, kOtherGpu, kOtherGpuInPlace };
   // Whether Suspend would begin.
   Result<void> Check(pid_t pid, To to = To::kMemory) const;
   // Begins to take the program off its GPUs; it is away when its phase says so. Nothing is done if it is away, or on

@@ -104,7 +104,10 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   const std::string& folder = daemon->setup_.config.suspend_dir;
   daemon->suspended_files_ =
       std::make_unique<SuspendedFiles>(folder.empty() ? StateDirOf(daemon->setup_) + "/suspended" : folder);
-  for (const auto& gpu : daemon->gpus_) gpu->Placement().Heed(*daemon->suspended_files_);
+  for (const auto& gpu : daemon->gpus_) {
+    gpu->Placement().Heed(*daemon->suspended_files_);
+    gpu->Placement().Heed(daemon->left_memory_);
+  }
   daemon->suspensions_ =
       std::make_unique<Suspensions>(loop, daemon->gpus_, *daemon->suspended_files_,
                                     [&loop, soft = daemon->driver_->IsSoft()] { return MakeCheckpointer(loop, soft); });

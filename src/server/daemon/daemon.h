@@ -125,6 +125,7 @@ class Daemon {
   GangServer gangs_;
   std::unique_ptr<SpaceTable> spaces_;
   ClientFiles client_files_;
+  LeftMemory left_memory_;
   VGpuTable::Gpus gpus_;
   std::unique_ptr<DeviceMeter> meter_;
   std::unique_ptr<FaultWatch> faults_;

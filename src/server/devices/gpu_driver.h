@@ -24,6 +24,7 @@ struct GpuInfo {
   std::uint64_t context_bytes = 0;                 // first estimate of what a context costs
   std::string driver = {};                         // its version; empty: not known, or a soft GPU
   std::optional<std::uint32_t> nvlink_group = {};  // as NvlinkGroups says
+  std::vector<std::uint32_t> reaches = {};         // indices of GPUs whose memory it can read, as the driver says
 };
 
 // The device's own figures of its processes. Bytes; pids as this process sees them.

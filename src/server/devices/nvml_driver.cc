@@ -168,10 +168,13 @@ class NvmlDriver : public GpuDriver {
     uuids_.clear();
     for (const GpuInfo& gpu : gpus) uuids_.push_back(std::to_array(gpu.uuid.bytes));
     const auto groups = NvlinkGroups(static_cast<std::uint32_t>(gpus.size()),
-                                     [this](std::uint32_t a, std::uint32_t b) { return JoinedByNvlink(a, b); });
+                                     [this](std::uint32_t a, std::uint32_t b) { return MayPeer(a, b, kNvlink); });
     for (std::size_t i = 0; i < gpus.size(); ++i) {
       gpus[i].driver = version_;
       gpus[i].nvlink_group = groups[i];
+      for (std::uint32_t other = 0; other < gpus.size(); ++other) {
+        if (other != i && MayPeer(static_cast<std::uint32_t>(i), other, kReadPeer)) gpus[i].reaches.push_back(other);
+      }
     }
     if (!gpus.empty()) return gpus;
     if (divided > 0 && divided == count)
@@ -180,14 +183,16 @@ class NvmlDriver : public GpuDriver {
     return Fail(ENODEV, "NVML lists no GPU", "check nvidia-smi, or use the soft GPU with --soft");
   }
 
-  // nvml.h: NVML_P2P_CAPS_INDEX_NVLINK, NVML_P2P_STATUS_OK.
-  bool JoinedByNvlink(std::uint32_t a, std::uint32_t b) const {
-    constexpr int kNvlink = 2, kOk = 0;
+  // nvml.h: NVML_P2P_CAPS_INDEX_READ, NVML_P2P_CAPS_INDEX_NVLINK.
+  static constexpr int kReadPeer = 0, kNvlink = 2;
+  // Whether GPU a can do that with GPU b.
+  bool MayPeer(std::uint32_t a, std::uint32_t b, int what) const {
+    constexpr int kOk = 0;  // NVML_P2P_STATUS_OK
     nvmlDevice_t first, second;
     int status = 0;
     return nvml_.GetP2PStatus && nvml_.GetHandleByIndex(nvml_index_[a], &first) == NVML_SUCCESS &&
            nvml_.GetHandleByIndex(nvml_index_[b], &second) == NVML_SUCCESS &&
-           nvml_.GetP2PStatus(first, second, kNvlink, &status) == NVML_SUCCESS && status == kOk;
+           nvml_.GetP2PStatus(first, second, what, &status) == NVML_SUCCESS && status == kOk;
   }
 
   Result<DeviceUse> Measure(std::uint32_t gpu) override {

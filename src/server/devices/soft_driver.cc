@@ -28,6 +28,11 @@ class SoftDriver : public GpuDriver {
       if (!uuid) return std::unexpected(uuid.error());
       gpus.push_back({*uuid, gpu.name, gpu.memory_bytes, gpu.context_bytes});
     }
+    for (std::uint32_t reader = 0; reader < gpus.size(); ++reader) {
+      for (std::uint32_t read = 0; read < gpus.size(); ++read) {
+        if (read != reader) gpus[reader].reaches.push_back(read);
+      }
+    }
     return gpus;
   }
 

@@ -68,6 +68,7 @@ Result<std::unique_ptr<Mover>> Placement::MakeMover(std::function<void(const wir
     auto made = SwapSlots::Make(swap_.bytes + host_.info.memory_total);
     if (!made) return std::unexpected(made.error());
     swap_.slots = std::make_unique<SwapSlots>(std::move(*made));
+    if (left_) swap_.slots->Heed(*left_);
   }
   if (!holder_) MakeHolderLink();
   holder_->Ensure();
@@ -114,8 +115,24 @@ std::uint64_t Placement::RoomCapacity() const {
   return Less(host_.info.memory_total, taken);
 }
 
+void Placement::Heed(LeftMemory& left) {
+  left_ = &left;
+  if (swap_.slots) swap_.slots->Heed(left);
+}
+
+std::uint64_t Placement::LeftBytes() const {
+  return left_ ? left_->BytesOn(host_.gpu, [](pid_t) { return true; }) : 0;
+}
+
+// What a program left here, and takes again here, comes free as it does.
 std::uint64_t Placement::Held() const {
-  std::uint64_t held = 0;
+  std::set<pid_t> takes_again;
+  for (const VGpu* vgpu : host_.vgpus) {
+    for (const Process* process : vgpu->processes) {
+      if (!process->suspension.Away()) takes_again.insert(process->pid);
+    }
+  }
+  std::uint64_t held = left_ ? left_->BytesOn(host_.gpu, [&](pid_t pid) { return !takes_again.contains(pid); }) : 0;
   for (const auto& [pid, bytes] : held_) held += bytes;
   return held;
 }

@@ -20,6 +20,13 @@ std::unexpected<Error> NoMover(const char* which) {
 
 }  // namespace
 
+std::uint32_t MarksAt(std::uint32_t to, std::uint32_t from, std::uint32_t marks) {
+  using Entry = wire::SwapEntry;
+  if ((marks & Entry::kTransit) == 0) return 0;
+  const std::uint32_t named = marks >> Entry::kGpuShift, gpu = named == 0 ? from : named - 1;
+  return Entry::kTransit | (gpu == to ? 0 : (gpu + 1) << Entry::kGpuShift);
+}
+
 SlotHandover::~SlotHandover() {
   if (done_ || complete_) Undo();
 }
@@ -66,7 +73,7 @@ void SlotHandover::GiveNext() {
                                 .bytes = entry.memory,
                                 .other = entry.key,
                                 .domain = entry.domain,
-                                .marks = entry.marks & wire::SwapEntry::kTransit};
+                                .marks = MarksAt(to_.link.Gpu(), from_.link.Gpu(), entry.marks)};
   if (!to_.link.Tell(message, memory)) End(NoMover("other"));
 }
 

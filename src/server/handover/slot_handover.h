@@ -13,6 +13,10 @@
 
 namespace tessera::server {
 
+// The marks that a slot with these marks of the pool of GPU `from` has in the pool of GPU `to` (wire::SwapEntry): of
+// its memory only.
+std::uint32_t MarksAt(std::uint32_t to, std::uint32_t from, std::uint32_t marks);
+
 // Gives what a program has parked in the swap pool of one GPU to the mover of another GPU. Nothing is copied: the slots
 // change pools. Until the second mover has all of them either pool leads to them, whoever is killed; then the first one
 // lets go. After that the program gets a line to the second mover, and names there what it has.

@@ -48,6 +48,15 @@ class SlotHandoverTest : public testing::Test {
   std::unique_ptr<SlotHandover> handover_ = std::make_unique<SlotHandover>(from_.Side(), to_.Side(), kOwner, 9);
 };
 
+TEST(SlotMarks, SayOnWhichGpuMemoryLiesUnlessItIsThatPoolsOwn) {
+  constexpr auto kTransit = SwapEntry::kTransit;
+  const std::uint32_t on_first = kTransit | 2u << SwapEntry::kGpuShift;
+  EXPECT_EQ(MarksAt(2, 1, SwapEntry::kGiven | SwapEntry::kParked), 0u) << "host memory";
+  EXPECT_EQ(MarksAt(2, 1, SwapEntry::kParked | kTransit), on_first);
+  EXPECT_EQ(MarksAt(3, 2, on_first), on_first) << "further";
+  EXPECT_EQ(MarksAt(1, 2, on_first), kTransit) << "back";
+}
+
 TEST_F(SlotHandoverTest, GivesOneAfterTheOtherAndThenTheFirstMoverLetsGo) {
   SayLent(2);
   for (const std::uint64_t number : {1u, 3u}) {

@@ -3,12 +3,11 @@
 #include <algorithm>
 
 #include "base/size.h"
+#include "server/record/log.h"
+#include "server/swap/chunks.h"
 
 namespace tessera::server {
 namespace {
-
-// Room beside the memory, in parts of it: what is on its way into the program's own memory is there twice.
-constexpr std::uint64_t kMarginPart = 8, kLeastMargin = 256 * kMiB, kMostMargin = 4 * kGiB;
 
 // Of its memory: the bound of what its vGPU may have outside of GPUs (memory.swap.max, else the pool).
 std::uint64_t MayGo(const Process& process, GpuServer& from) {
@@ -18,14 +17,10 @@ std::uint64_t MayGo(const Process& process, GpuServer& from) {
   return most - std::min(most, out);
 }
 
-std::uint64_t WithMargin(std::uint64_t bytes) {
-  return bytes + std::clamp(bytes / kMarginPart, kLeastMargin, kMostMargin);
-}
-
 }  // namespace
 
 DirectWays::~DirectWays() {
-  for (const Way& each : ways_) each.to.Placement().Hold(each.pid, 0);
+  for (const Way& each : ways_) each.to->Placement().Hold(each.pid, 0);
 }
 
 void DirectWays::Open(const std::vector<Process*>& processes, const VGpuTable::Gpus& gpus,
@@ -43,36 +38,39 @@ void DirectWays::Open(const Process& process, GpuServer& from, GpuServer& to) {
   if (!first || !second || !first->link.Ready() || !second->link.Ready()) return;
   // What does not fit into the pool and the file is saved by the driver.
   const std::uint64_t bytes = std::min(process.residence.Movable(), MayGo(process, from));
-  if (bytes == 0 || to.Placement().FreeRoom() < WithMargin(bytes)) return;
-  to.Placement().Hold(process.pid, bytes);
-  ways_.emplace_back(process, to, *first, *second, bytes);
+  if (bytes == 0) return;
+  const bool reaches = to.Placement().Reaches(from.Index()), roomy = to.Placement().FreeRoom() >= bytes;
+  const bool direct = reaches && roomy;
+  log::Debug("process {}: its memory goes to GPU {} {}", process.pid, to.Index(),
+             direct   ? "directly"
+             : !roomy ? "through host memory, as there is no room for all of it at once"
+                      : "through host memory, as that GPU does not reach this one");
+  if (direct) to.Placement().Hold(process.pid, bytes);
+  ways_.push_back({.pid = process.pid,
+                   .to = &to,
+                   .direct = direct,
+                   .ahead = std::make_unique<SlotsAhead>(*first, *second, process.pid,
+                                                         direct ? SlotsAhead::What::kLeft : SlotsAhead::What::kFree,
+                                                         UpToChunks(bytes) / wire::kChunkBytes)});
 }
 
-bool DirectWays::Settled() const {
-  return std::ranges::all_of(ways_, [](const Way& each) { return !each.way || each.way->Settled(); });
+bool DirectWays::Has(pid_t pid) const {
+  return std::ranges::any_of(ways_, [pid](const Way& each) { return each.pid == pid && each.direct; });
 }
+
+bool DirectWays::Any() const { return std::ranges::any_of(ways_, &Way::direct); }
 
 void DirectWays::Close(const std::vector<Process*>& processes) {
-  for (Way& each : ways_) {
-    each.bytes = each.Bytes();
-    each.way.reset();
+  for (const Way& each : ways_) {
     const auto process = std::ranges::find(processes, each.pid, &Process::pid);
-    each.to.Placement().Hold(each.pid, process == processes.end() ? 0 : (*process)->residence.Swapped());
+    const bool there = each.direct && process != processes.end();
+    each.to->Placement().Hold(each.pid, there ? (*process)->residence.Swapped() : 0);
   }
-}
-
-std::uint64_t DirectWays::Bytes() const {
-  std::uint64_t bytes = 0;
-  for (const Way& each : ways_) bytes += each.Bytes();
-  return bytes;
 }
 
 void DirectWays::Arrived(const std::vector<Process*>& processes) const {
-  for (Process* process : processes) {
-    const bool came =
-        std::ranges::any_of(ways_, [&](const Way& each) { return each.pid == process->pid && each.Bytes() > 0; });
-    process->residence.comes_at_once |= came && process->residence.Swapped() > 0;
-  }
+  for (Process* process : processes)
+    process->residence.comes_at_once |= Has(process->pid) && process->residence.Swapped() > 0;
 }
 
 }  // namespace tessera::server

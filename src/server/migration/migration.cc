@@ -175,7 +175,7 @@ Result<void> Migration::Prepare(Nanos now) {
   const bool late = now - began_at_ > kMostPreparing;
   if (!late && !MoversReady()) return {};
   ways_.Open(Processes(), gpus_, [this](VgpuId vgpu) { return TargetOf(vgpu); });
-  return late || ways_.Settled() ? SuspendAll(now) : Result<void>();
+  return SuspendAll(now);
 }
 
 // One that starts would keep the driver from what the programs wait for.
@@ -190,13 +190,18 @@ Result<void> Migration::SuspendAll(Nanos now) {
   pids_.clear();  // some may have ended
   for (const Process* process : Processes()) pids_.insert(process->pid);
   for (const pid_t pid : pids_) {
-    auto begun = suspensions_.Suspend(pid, now, Suspensions::To::kOtherGpu);
+    auto begun = Suspend(pid, now);
     if (begun) continue;
     GiveUp(begun.error(), now);
     return begun;
   }
   AwaitSuspended(now);
   return {};
+}
+
+Result<void> Migration::Suspend(pid_t pid, Nanos now) {
+  using To = Suspensions::To;
+  return suspensions_.Suspend(pid, now, ways_.Has(pid) ? To::kOtherGpuInPlace : To::kOtherGpu);
 }
 
 void Migration::Step(Nanos now) {
@@ -222,8 +227,7 @@ void Migration::AwaitSuspended(Nanos now) {
   bool all = true;
   for (const Process* process : Processes()) {
     if (pids_.insert(process->pid).second) {
-      if (auto begun = suspensions_.Suspend(process->pid, now, Suspensions::To::kOtherGpu); !begun)
-        return GiveUp(begun.error(), now);
+      if (auto begun = Suspend(process->pid, now); !begun) return GiveUp(begun.error(), now);
     }
     const Suspension* suspension = suspensions_.Find(process->pid);
     if (!suspension) {
@@ -264,9 +268,12 @@ void Migration::GiveNext(Nanos now) {
     if (process == vgpu->processes.end() || (*process)->residence.Swapped() == 0) continue;
     gives_ = true;
     means_.give(**process, *gpus_[vgpu->gpu], *gpus_[part->to],
-                [this, alive = alive_](Result<MemoryGiver::Given> given) {
+                [this, alive = alive_, pid, from = vgpu->gpu, to = part->to](Result<MemoryGiver::Given> given) {
                   if (!*alive) return;
                   gives_ = false;
+                  // The driver had said otherwise. The next one goes through host memory.
+                  if (!given && given.error().code == EINVAL && ways_.Has(pid))
+                    gpus_[to]->Placement().CannotReach(from);
                   if (!given) return GiveUp(given.error(), MonotonicNow());
                   given_.push_back(std::move(*given));
                   GiveNext(MonotonicNow());
@@ -364,7 +371,7 @@ void Migration::End(Nanos now) {
                   .owner = vgpu->spec.uid,
                   .text = failure_ ? fmt::format("it stays on GPU {}: {}", vgpu->gpu, failure_->Text())
                                    : fmt::format("from GPU {} to GPU {} in {:.2f} s{}", part.from, part.to, took,
-                                                 ways_.Bytes() > 0 ? ", its memory directly" : "")});
+                                                 ways_.Any() ? ", its memory directly" : "")});
   }
 }
 

@@ -81,6 +81,7 @@ class Migration {
   bool MoversReady() const;
   Result<void> Prepare(Nanos now);
   Result<void> SuspendAll(Nanos now);
+  Result<void> Suspend(pid_t pid, Nanos now);
   void AwaitSuspended(Nanos now);
   void GiveAll(Nanos now);
   void GiveNext(Nanos now);

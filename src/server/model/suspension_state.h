@@ -57,6 +57,7 @@ struct SuspensionState {
   std::uint32_t saved_on = 0;  // from kSaves on: the GPU on which it was
   std::uint32_t claimed = 0;   // wire::Attach::away, when it attached
   bool whole = false;          // the driver saves all of it: nothing of it is moved
+  bool in_place = false;       // what leaves it stays in the GPU's memory, where the program holds nothing of it
   bool taken = false;          // kReturns, kRestores: it has these
   bool by_itself = false;      // it is suspended, or to be, because it was idle: its first call brings it back
   std::string error;           // why the last attempt to suspend, resume or migrate it failed; empty: it did not

@@ -28,8 +28,9 @@ class MoverProcess : public Mover {
         slots_(slots),
         holder_(holder),
         queue_(loop, socket_.Get()) {
-    holder_.SetMover(pid,
-                     [this](std::uint64_t number) { Send({.type = wire::MoverType::kSlotKept, .bytes = number}, -1); });
+    holder_.SetMover(pid, [this](std::uint64_t number) {
+      Send({.type = wire::MoverType::kSlotKept, .error = slots_.Has(number) ? 0 : EMFILE, .bytes = number}, -1);
+    });
   }
   ~MoverProcess() override { holder_.ForgetMover(); }
 
@@ -71,8 +72,8 @@ class MoverProcess : public Mover {
       case wire::MoverType::kSlotMade:
         holder_.Keep(message.bytes, std::move(fd));
         return true;
-      case wire::MoverType::kTransitMade:
-        holder_.Keep(message.bytes, std::move(fd));
+      case wire::MoverType::kSlotLeft:
+        holder_.KeepLeft(message.bytes, static_cast<pid_t>(message.program), std::move(fd));
         return false;
       case wire::MoverType::kSlotGone:
         holder_.Forget(message.bytes);

@@ -98,8 +98,8 @@ void MoverLink::OnMessage(const wire::MoverMessage* message, Nanos now) {
       return host_.report(*message);
     case kLent:
     case kSlotTaken:
-    case kTransitMade:
-    case kTransitEnd:
+    case kSlotLeft:
+    case kReached:
       return TellEars(message);
     default:
       return;

@@ -56,6 +56,7 @@ class MoverLink {
   // Why there is no mover. Empty if none is `needed` and the last one did start.
   std::string WhyNone(bool needed) const { return needed || failed_starts_ > 0 ? why_none_ : ""; }
   pid_t Pid() const { return mover_ ? mover_->Pid() : 0; }
+  std::uint32_t Gpu() const { return gpu_; }
 
   // ---- lines ----
   // The program's end of a new line; the old one, if there is any, is dead. Empty if none can be made now.
@@ -70,8 +71,8 @@ class MoverLink {
   bool Order(const Process& process, wire::MoverType order, std::uint64_t bytes, std::uint64_t holes);
   // Something that is about no line of this link. False if there is no mover to hear it.
   bool Tell(const wire::MoverMessage& message, int fd = -1);
-  // `ear` is called with each kLent, kSlotTaken, kTransitMade (whose slot is kept by then) and kTransitEnd, and with
-  // nullptr when the mover has ended, until Unlisten; it may call that. The result is for Unlisten.
+  // `ear` is called with each kLent, kSlotTaken, kSlotLeft (whose slot is kept by then) and kReached, and with nullptr
+  // when the mover has ended, until Unlisten; it may call that. The result is for Unlisten.
   using Ear = std::function<void(const wire::MoverMessage*)>;
   std::uint64_t Listen(Ear ear);
   void Unlisten(std::uint64_t ear) { ears_.erase(ear); }

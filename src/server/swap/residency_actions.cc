@@ -114,6 +114,7 @@ void ResidencyActions::FreePeers(Process& process, Nanos now) {
 // be room for it in the pool.
 std::uint64_t ResidencyActions::HowOut(const Process& process, std::uint64_t bytes) const {
   const sched::PoolResidence& pool = link_.Pool();
+  if (process.suspension.Away() && process.suspension.in_place) return wire::kEvictInPlace;
   const bool fits = !file_ || bytes <= Less(pool.most, pool.used);
   return process.suspension.Away() && fits ? wire::kEvictAway : 0;
 }

@@ -335,8 +335,8 @@ void ResidencyServer::OnEnd(Process& process, const wire::MoverMessage& message,
 
 void ResidencyServer::OnSettled(Process& process, int error, Nanos now) {
   Residence& residence = process.residence;
-  if (error == EOPNOTSUPP) return NoteNoHostMemory(process);
-  if (error != 0 && error != residence.settle_error)
+  if (error == EOPNOTSUPP && !residence.comes_at_once) return NoteNoHostMemory(process);
+  if (error != 0 && error != EOPNOTSUPP && error != residence.settle_error)
     log::Error("process {}: {}; it stays stopped", process.pid, WhyNotSettled(error));
   residence.settle_error = error;
   // It is asked again, but not at once; also where the program itself says that it is not settled.

@@ -63,7 +63,7 @@ sched::ProcessResidence StateOf(const Process& process, const ResidencyHost& hos
   state.stuck_until = residence.stuck_until;
   state.no_memory_to_settle = residence.settle_error == ENOMEM;
   state.may_be_in_file = residence.may_be_in_file;
-  state.no_host_memory = residence.no_host_memory;
+  state.no_host_memory = residence.no_host_memory || residence.comes_at_once;
   state.unsafe = page.guard.unsafe != 0;
   // Peers wait for memory that can neither come to be valid where it is, nor comes by itself.
   const PeerWork peers = host.peers(process);

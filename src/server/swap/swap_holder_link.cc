@@ -125,6 +125,11 @@ void SwapHolderLink::Keep(std::uint64_t number, UniqueFd memory) {
   if (!Give(SwapHolderType::kSlot, number, fd, given)) given(socket_ ? errno : 0);
 }
 
+void SwapHolderLink::KeepLeft(std::uint64_t number, pid_t owner, UniqueFd memory) {
+  slots_.NoteLeft(number, gpu_, owner);
+  Keep(number, std::move(memory));
+}
+
 // A slot has been given to the holder, or could not be. The next holder gets what a holder did not that has ended.
 void SwapHolderLink::NoteGiven(int error) {
   if (error == 0 || error == EPIPE || error == ECONNRESET || std::exchange(lacks_told_, true)) return;

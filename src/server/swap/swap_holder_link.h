@@ -40,6 +40,8 @@ class SwapHolderLink {
   void ForgetMover() { kept_ = nullptr; }
   // A slot that the mover has made.
   void Keep(std::uint64_t number, UniqueFd memory);
+  // One of this GPU's memory, in which this program leaves what it has there.
+  void KeepLeft(std::uint64_t number, pid_t owner, UniqueFd memory);
   // One that it has freed.
   void Forget(std::uint64_t number);
 

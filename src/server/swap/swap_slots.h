@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "server/swap/left_memory.h"
 #include "wire/swap_table.h"
 
 namespace tessera::server {
@@ -29,6 +30,12 @@ class SwapSlots {
   // Makes the table large enough for a pool of so many bytes; never smaller.
   void Fit(std::uint64_t bytes);
   std::size_t count() const { return slots_.size(); }
+  // It is told of what is kept. It outlives the object, which does not move from now on.
+  void Heed(LeftMemory& left) { left_ = &left; }
+  // What is kept next under this number is memory of this GPU, which this program leaves there.
+  void NoteLeft(std::uint64_t number, std::uint32_t gpu, pid_t owner) {
+    if (left_) left_->Note(number, gpu, owner);
+  }
   // Keeps the slot for the next mover. False if it cannot be kept: it is lost to that mover only, programs keep their
   // memory in it. The slots of all GPUs take at most a quarter of the descriptors that the process may have.
   bool Keep(std::uint64_t number, UniqueFd memory);
@@ -45,13 +52,17 @@ class SwapSlots {
   // `memory` is the slot's number. To be called when the mover has said that it has lent them: it changes these entries
   // no more.
   Result<std::vector<wire::SwapEntry>> LentOf(pid_t owner) const;
+  // The numbers of kept slots of host memory in which no program has anything, as the table has it just now.
+  std::vector<std::uint64_t> Free() const;
   // The slot with the least number above this one.
   std::optional<Slot> After(std::uint64_t number) const;
 
  private:
   SwapSlots() = default;
+  Result<std::vector<wire::SwapEntry>> Entries() const;
 
   UniqueFd table_;
+  LeftMemory* left_ = nullptr;
   std::map<std::uint64_t, UniqueFd> slots_;
 };
 

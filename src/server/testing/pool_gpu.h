@@ -34,14 +34,17 @@ class HeardMover : public Mover {
 struct PoolGpu {
   static constexpr pid_t kOwner = 500;
 
-  explicit PoolGpu(EventLoop& loop) : holder(loop, 0, "/nowhere", slots, file, UniqueFd()) {
+  explicit PoolGpu(EventLoop& loop, std::uint32_t index = 0)
+      : gpu(index), holder(loop, index, "/nowhere", slots, file, UniqueFd()) {
     link.Ensure(kSecond);
     Say({.type = wire::MoverType::kReady});
   }
   void Say(wire::MoverMessage message) { say(&message); }
-  // A slot with something that the owner has there.
-  void Put(std::uint64_t number, std::uint32_t marks) {
-    const wire::SwapEntry entry = {.key = number + 70, .owner = kOwner, .marks = marks, .domain = 7, .memory = number};
+  // A slot with something that the owner has there, or with nothing.
+  void Put(std::uint64_t number, std::uint32_t marks) { Put(number, marks, number + 70); }
+  void PutFree(std::uint64_t number, std::uint32_t marks) { Put(number, marks, 0); }
+  void Put(std::uint64_t number, std::uint32_t marks, std::uint64_t key) {
+    const wire::SwapEntry entry = {.key = key, .owner = kOwner, .marks = marks, .domain = 7, .memory = number};
     EXPECT_EQ(pwrite(slots.table(), &entry, sizeof entry, static_cast<off_t>(number * sizeof entry)),
               static_cast<ssize_t>(sizeof entry));
     slots.Keep(number, UniqueFd(memfd_create("slot", MFD_CLOEXEC)));
@@ -49,12 +52,13 @@ struct PoolGpu {
   std::vector<wire::MoverMessage> TakeHeard() { return std::exchange(heard, {}); }
   SlotHandover::Side Side() { return {link, slots, holder}; }
 
+  const std::uint32_t gpu;
   SwapSlots slots = *SwapSlots::Make(8 * wire::kChunkBytes);
   SwapFile file;
   SwapHolderLink holder;
   std::vector<wire::MoverMessage> heard;
   std::function<void(const wire::MoverMessage*)> say;
-  MoverLink link{0,
+  MoverLink link{gpu,
                  {.most = 8 * wire::kChunkBytes},
                  {.start = [this](auto on_message) -> Result<std::unique_ptr<Mover>> {
                     say = on_message;

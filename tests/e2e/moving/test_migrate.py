@@ -67,7 +67,7 @@ class Migrate(SoftGpuTest):
         self.assertEqual([event["text"].endswith(", its memory directly") for event in self.migrated()], [True, True])
 
     def test_memory_goes_along_though_a_mover_dies_on_the_direct_way(self):
-        for step in ("mover.transit.made", "mover.transit.taken", "mover.away.sent"):
+        for step in ("mover.left.told", "mover.away.sent", "mover.freed.received", "mover.slot.reached", "mover.slot.lent"):
             with self.subTest(step):
                 self.stop_daemon()
                 self.env["TESSERA_FAULT"] = step
@@ -84,11 +84,11 @@ class Migrate(SoftGpuTest):
                 shell.end()
                 self.tessera("vgpu", "rm", "team")
 
-    def test_what_the_other_gpu_has_no_room_for_twice_goes_through_host_memory(self):
+    def test_what_the_other_gpu_has_no_room_for_at_once_goes_through_host_memory(self):
         self.create("team", gpu="0")
         self.create("other", gpu="1")
         shell, other = self.shell_with_context("team"), self.shell_with_context("other")
-        held = other.filled(512 * MIB, self.WORD + 1)
+        held = other.filled(768 * MIB, self.WORD + 1)
         memory = shell.filled(self.SIZE, self.WORD)
         self.tessera("migrate", "team", "--gpu", 1)
         self.assertEqual(shell.ok("compare", memory, self.WORD)["wrong"], 0)

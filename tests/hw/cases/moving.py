@@ -171,37 +171,53 @@ def _directly(bench):
     return sum(event["text"].endswith(", its memory directly") for event in events if event["type"] == "vgpu.migrated")
 
 
+def _phases(bench):
+    """Seconds that programs have spent in each phase of a suspension."""
+    name = "tessera_suspension_seconds_sum{phase=\""
+    lines = [line[len(name):] for line in bench.tessera.raw("/metrics").splitlines() if line.startswith(name)]
+    return {line.split('"')[0]: float(line.split()[-1]) for line in lines}
+
+
+def _other(bench, gpu, left):
+    """Somebody who rests on a GPU with a little more memory than another program leaves there."""
+    bench.vgpu(f"hw-other-{gpu}", gpu=gpu)
+    more = 64 * MIB if bench.soft else GIB
+    other = Worker(bench, bench.start_inside(ticker(bench, memory=left + more), vgpu=f"hw-other-{gpu}"))
+    other.moves(20)
+    other.ask("rest")
+    return other
+
+
 def _longest_gaps(bench, moves, full):
     """A program that works without a pause goes to another GPU and back: the longest time between two batches of kernels,
-    for each move. `full`: on both GPUs somebody else has so much that there is room for the program's memory once only."""
+    for each move. `full`: on the new GPU somebody else has so much that there is no room for the program's memory at once."""
     home, target = _where(bench)
     total = min(gpu["memory_total_bytes"] for gpu in _gpus(bench))
     wanted = 256 * MIB if bench.soft else int(float(bench.options.get("moving.gib", 60)) * GIB)
     size = min(wanted, int(total * 0.8)) // (64 * MIB) * 64 * MIB
     with bench.daemon(_pool(bench, size * 9 // 8)):
         before = _directly(bench)
-        others = []
-        for gpu in (0, 1) if full else ():
-            bench.vgpu(f"hw-other-{gpu}", gpu=gpu)
-            held = total - size - (256 * MIB if bench.soft else 5 * GIB)
-            others.append(Worker(bench, bench.start_inside(ticker(bench, memory=held), vgpu=f"hw-other-{gpu}")))
-            others[-1].moves(20)
-            others[-1].ask("rest")
         bench.vgpu("hw-mover", gpu=home)
         options = {"memory": size, "memory-stride": 1 << 20 if not bench.soft else 4096, "report-every": 1, "depth": 2, "ahead": 2}
         tenant = tenants.start(bench, 200, vgpu="hw-mover", **options)
         bench.until(lambda: tenant.kernels() > 200, "it works", 60)
         rows = []
         for to in (target, home, target)[:moves]:
+            other = _other(bench, to, total - size) if full else None
             if full or home == target:
                 made = _prepared(bench, size, 1 - to if home != target else to, 70)
                 bench.tell(f"{made / GIB:.1f} GiB of host memory were made ahead of need")
             time.sleep(0.5)
             tenant.gaps()  # forgets those until now
+            phases = _phases(bench)
             took = _move(bench, "hw-mover", 1 - to if home != target else to, to)
             bench.until(lambda before=tenant.kernels(): tenant.kernels() > before + 50, "it goes on", 60, 0.005)
             rows.append((max(tenant.gaps()), took))
-            bench.tell(f"to GPU {to}: longest gap {rows[-1][0]:.2f} s, the command took {took:.2f} s")
+            spent = {phase: after - phases.get(phase, 0) for phase, after in _phases(bench).items()}
+            bench.tell(f"to GPU {to}: longest gap {rows[-1][0]:.2f} s, the command took {took:.2f} s; "
+                       + ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in spent.items() if seconds > 0.005))
+            if other:
+                other.result()
             if not full:  # nothing of it is on the GPU that it left, nor twice on the other
                 emptied = [_emptied(bench, gpu, 2 * GIB + (size if gpu == to else 0)) for gpu in {home, target}]
                 bench.tell(f"nothing is left after {max(emptied):.2f} s")

@@ -1,0 +1,24 @@
+#include "server/swap/left_memory.h"
+
+#include "wire/line.h"
+
+namespace tessera::server {
+
+void LeftMemory::Kept(std::uint64_t number, const SwapSlots& pool) {
+  if (const auto found = slots_.find(number); found != slots_.end()) found->second.pools.insert(&pool);
+}
+
+void LeftMemory::Forgotten(std::uint64_t number, const SwapSlots& pool) {
+  const auto found = slots_.find(number);
+  if (found == slots_.end()) return;
+  found->second.pools.erase(&pool);
+  if (found->second.pools.empty()) slots_.erase(found);
+}
+
+std::uint64_t LeftMemory::BytesOn(std::uint32_t gpu, const std::function<bool(pid_t)>& counts) const {
+  std::uint64_t bytes = 0;
+  for (const auto& [number, slot] : slots_) bytes += slot.gpu == gpu && counts(slot.owner) ? wire::kChunkBytes : 0;
+  return bytes;
+}
+
+}  // namespace tessera::server

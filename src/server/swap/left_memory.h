@@ -1,0 +1,38 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+
+namespace tessera::server {
+
+class SwapSlots;
+
+// GPU memory that programs have let go of and that stayed where it was, as slots of swap pools, until it is copied to
+// the programs' next memory: on which GPU it lies, whose it is, and which pools have it. While a pool keeps a descriptor
+// of it, its GPU has so much less for others. What an earlier daemon's programs left is not known here; the device
+// counts it as nobody's. On one thread.
+class LeftMemory {
+ public:
+  // The pool is about to keep a new slot: memory of this GPU, which this program leaves.
+  void Note(std::uint64_t number, std::uint32_t gpu, pid_t owner) { slots_[number] = {.gpu = gpu, .owner = owner}; }
+  // A pool keeps a slot of this number, or no longer. Other slots may be named as well.
+  void Kept(std::uint64_t number, const SwapSlots& pool);
+  void Forgotten(std::uint64_t number, const SwapSlots& pool);
+
+  // Bytes of a GPU, of those programs of which `counts` is true.
+  std::uint64_t BytesOn(std::uint32_t gpu, const std::function<bool(pid_t)>& counts) const;
+
+ private:
+  struct Slot {
+    std::uint32_t gpu = 0;
+    pid_t owner = 0;
+    std::set<const SwapSlots*> pools = {};
+  };
+  std::map<std::uint64_t, Slot> slots_;  // by number
+};
+
+}  // namespace tessera::server
