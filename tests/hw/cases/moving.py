@@ -195,7 +195,7 @@ def _longest_gaps(bench, moves, full):
     total = min(gpu["memory_total_bytes"] for gpu in _gpus(bench))
     wanted = 256 * MIB if bench.soft else int(float(bench.options.get("moving.gib", 60)) * GIB)
     size = min(wanted, int(total * 0.8)) // (64 * MIB) * 64 * MIB
-    with bench.daemon(_pool(bench, size * 9 // 8)):
+    with bench.daemon(_pool(bench, size * 9 // 8 + (4 * GIB if not bench.soft else size))):
         before = _directly(bench)
         bench.vgpu("hw-mover", gpu=home)
         options = {"memory": size, "memory-stride": 1 << 20 if not bench.soft else 4096, "report-every": 1, "depth": 2, "ahead": 2}
