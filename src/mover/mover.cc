@@ -173,6 +173,7 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
   if (message.type == MoverType::kSlot) return OnSlot(message.bytes, std::move(fd));
   if (message.type == MoverType::kLend) return lent_.OnLend(static_cast<pid_t>(message.bytes));
   if (message.type == MoverType::kSlotFor) return lent_.OnSlotFor(message, std::move(fd));
+  if (message.type == MoverType::kShow) return OnShow(message);
   if (message.type == MoverType::kReach) return lent_.OnReach(message, std::move(fd));
   if (message.type == MoverType::kReachOver) return lent_.OnReachOver(static_cast<pid_t>(message.program));
   if (message.type == MoverType::kSlotKept) return OnKept(message);
@@ -218,6 +219,13 @@ void Mover::OnProgram(const MoverMessage& message, UniqueFd fd) {
                     std::make_shared<Program>(place_, message.program, static_cast<pid_t>(message.bytes), message.other,
                                               std::move(fd), file ? file.mapped() : nullptr));
   domains_[message.program] = message.other;
+}
+
+void Mover::OnShow(const MoverMessage& message) {
+  const auto is = [&](const auto& each) { return each.second->pid() == static_cast<pid_t>(message.program); };
+  const auto found = std::ranges::find_if(programs_, is);
+  if (found != programs_.end()) return found->second->Show(message.bytes / kChunkBytes);
+  if (message.bytes > 0) place_.tell({.type = MoverType::kShownAll, .error = EPIPE, .program = message.program});
 }
 
 void Mover::OnGone(const MoverMessage& message) {
@@ -326,8 +334,9 @@ void Mover::GrowOrStarve() {
     growth_.Resume();
   }
   const Demand demand = DemandOfAll();
+  const bool loads = std::ranges::any_of(programs_, [](const auto& each) { return each.second->Loads(); });
   for (Grower& grower : growers_) {
-    if (!grower.busy()) Start(grower, growth_.Next(demand));
+    if (!grower.busy()) Start(grower, growth_.Next(demand, loads));
     if (!grower.busy()) Start(grower, Ahead(grower, demand));
   }
   if (std::ranges::any_of(growers_, &Grower::busy) || growth_.Makes() || FileCold(demand)) return;

@@ -44,6 +44,7 @@ class Mover {
   void AddSlot(HostMemory memory);
   void Admit(std::uint64_t number);
   void OnKept(const wire::MoverMessage& message);
+  void OnShow(const wire::MoverMessage& message);
   bool Give(const wire::MoverMessage& message, int fd);
   void OnGrown(Grower& grower);
   Result<void> FinishCopies();

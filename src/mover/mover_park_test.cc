@@ -117,7 +117,7 @@ class MoverLeavesInPlace : public MoverLends {
     from.Send({.type = MoverType::kEvict, .program = 1, .bytes = program_.OnGpu(), .other = wire::kEvictInPlace});
     EXPECT_EQ(from.Await(1, MoverType::kEvicted).error, 0);
     ExpectParked(from.Park(1));
-    EXPECT_EQ(program_.InFile(), 4u);
+    EXPECT_EQ(program_.OnGpu(), 0u);
   }
 };
 
@@ -203,6 +203,51 @@ TEST_F(MoverLeavesInPlace, WhatIsNoMemoryOfAGpuIsSaidByWhoTakesIt) {
            .marks = wire::SwapEntry::kTransit},
           file.Get());
   EXPECT_EQ(to.Await(0, MoverType::kSlotTaken).error, EINVAL);
+}
+
+TEST_F(MoverLeavesInPlace, WhatItHasShownBefore) {
+  TestMover from({.slots = &slots_, .most = 8, .program = &program_}), to({.slots = &others_, .most = 8});
+  const auto pid = static_cast<std::uint64_t>(program_.pid);
+  from.Send({.type = MoverType::kShow, .program = pid, .bytes = 3 * kChunkBytes});
+  EXPECT_EQ(from.Await(pid, MoverType::kShownAll).error, 0);
+  EXPECT_TRUE(from.Until([&] { return slots_.kept.size() == 3; }));
+  EXPECT_TRUE(program_.Out() == 0 && program_.IsIntact());
+  program_.Drop(1001);  // meanwhile
+  SendAway(from);
+  EXPECT_EQ(slots_.kept.size(), 4u) << "one that was shown and freed, and one that was not shown";
+  from.Send({.type = MoverType::kShow, .program = pid});
+  EXPECT_TRUE(from.Until([&] { return slots_.kept.size() == 3; }));
+  HandOver(from, to);
+  LetGo(from);
+  Take(to);
+}
+
+TEST_F(MoverLeavesInPlace, NotWhatItHasShownIfItDoesNotGo) {
+  TestMover from({.slots = &slots_, .most = 8, .program = &program_});
+  const auto pid = static_cast<std::uint64_t>(program_.pid);
+  for (int round = 0; round < 2; ++round) {
+    from.Send({.type = MoverType::kShow, .program = pid, .bytes = 100 * kChunkBytes});
+    EXPECT_EQ(from.Await(pid, MoverType::kShownAll).error, 0);
+    EXPECT_TRUE(from.Until([&] { return slots_.kept.size() == 4; }));
+    from.Send({.type = MoverType::kShow, .program = pid});
+    EXPECT_TRUE(from.Until([&] { return slots_.kept.empty(); }));
+  }
+  SendAway(from);
+  from.BringBack(program_);
+}
+
+TEST_F(MoverLeavesInPlace, NotWhatItHasShownToAMoverThatIsKilled) {
+  const auto pid = static_cast<std::uint64_t>(program_.pid);
+  {
+    TestMover from({.fault = "mover.shown.told", .slots = &slots_, .most = 8, .program = &program_});
+    from.Send({.type = MoverType::kShow, .program = pid, .bytes = 100 * kChunkBytes});
+    EXPECT_FALSE(from.Until([&] { return from.Has(pid, MoverType::kShownAll); }));
+  }
+  TestMover from({.slots = &slots_, .most = 8, .program = &program_});
+  from.Adopt(program_);
+  EXPECT_TRUE(from.Until([&] { return slots_.kept.empty(); }));
+  SendAway(from);
+  from.BringBack(program_);
 }
 
 TEST_F(MoverLeavesInPlace, SlotsThatMayComeAreMappedBefore) {

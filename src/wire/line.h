@@ -39,12 +39,14 @@ inline constexpr std::uint64_t kChunkBytes = 64u << 20;
 inline constexpr std::uint32_t kMostChunks = 8;  // in one message: 512 MiB, which take 10 ms to move
 
 inline constexpr std::uint32_t kLineMagic = 0x454e494c;  // "LINE"
-inline constexpr std::uint16_t kLineVersion = 6;
+inline constexpr std::uint16_t kLineVersion = 7;
 inline constexpr std::uint32_t kAnyHoles = UINT32_MAX;
+inline constexpr std::uint64_t kAsShown = 1;
 
 enum class LineType : std::uint16_t {
   // mover → program
-  kEvict = 1,   // offer up to `count` chunks; names none. Answered by kOffer
+  kEvict = 1,   // offer up to `count` chunks; names none. room: not 0: the round of kShow from which the mover has
+                // descriptors. Answered by kOffer
   kStored = 2,  // the named chunks, which were offered, are copied to host memory, which comes along (descriptors)
                 // with the keys by which any mover finds it. Answered by kFreed
   kKeep = 3,    // the named chunks, which were offered, were not copied, and stay on the GPU. No answer
@@ -67,9 +69,13 @@ enum class LineType : std::uint16_t {
                      // Answered by kFreed
   kReadAway = 14,    // the named chunks, which are away in the file, are in slots now, under these keys, and stay away.
                      // Answered by kHeld
+  kShow =
+      15,  // show up to `count` whole chunks that may go and have not been shown in this round (`room`, not 0): they
+           // stay as they are, and the mover has their descriptors when they go. Answered by kShown
   // program → mover
   kOffer = 65,    // chunks that may go, coldest first, and the units of them that are to be copied; their GPU memory
-                  // comes along (descriptors). count 0: none may
+                  // comes along (descriptors), but of those whose key is kAsShown: what was shown in the round that was
+                  // asked for is their memory still. count 0: none may
   kFreed = 66,    // the GPU memory of the named chunks is given back. error: of none of them, they stay on the GPU
   kWant = 67,     // chunks to come, hottest first, and the units of them; the GPU memory for those comes along
                   // (descriptors). count 0: none is out, none is small enough or, with an error, there is no GPU
@@ -85,6 +91,7 @@ enum class LineType : std::uint16_t {
   kHeld = 73,        // the named chunks are in host memory again, or, after kReadAway, known to be in slots; other
                      // chunks of the question stay away as they were. error: why, of one of these
   kAdoptFiled = 74,  // unasked, to a new mover, before the last kAdopt: the named chunks are away, under these keys
+  kShown = 76,       // the GPU memory of the named chunks (descriptors). count 0: there are no more
   kParked = 75,      // room: how many chunks are in host memory, mapped or not. None: the program holds nothing of any
                      // mover's
 };
@@ -93,15 +100,15 @@ struct LineMessage {
   std::uint32_t magic = kLineMagic;
   std::uint16_t version = kLineVersion;
   LineType type{};
-  std::uint32_t count = 0;                // of chunks, at most kMostChunks
-  std::int32_t error = 0;                 // CUresult of what failed in the program, 0 if nothing did; 0 from the mover
-  std::uint32_t room = 0;                 // of kLoad: units, in all chunks; of kParked: chunks; else 0
-  std::uint32_t holes = 0;                // likewise, and part of `room`, or kAnyHoles
+  std::uint32_t count = 0;  // of chunks, at most kMostChunks
+  std::int32_t error = 0;   // CUresult of what failed in the program, 0 if nothing did; 0 from the mover
+  std::uint32_t room = 0;   // of kLoad: units, in all chunks; of kParked: chunks; of kEvict and kShow: a round; else 0
+  std::uint32_t holes = 0;  // likewise, and part of `room`, or kAnyHoles
   std::uint64_t chunk[kMostChunks] = {};  // the program's names (its addresses); the mover only compares them
-  std::uint64_t key[kMostChunks] = {};  // the mover's names of the contents, 64 random bits each; 0 where the type has
-                                        // none
-  Units units[kMostChunks] = {};        // of kOffer and kWant: what is to be copied of each chunk; not 0
-  Units begins[kMostChunks] = {};       // likewise: where a piece of its GPU memory begins; 0: it is whole, one piece
+  std::uint64_t key[kMostChunks] = {};    // the mover's names of the contents, 64 random bits each; of kOffer: 0 or
+                                          // kAsShown; 0 where the type has none
+  Units units[kMostChunks] = {};          // of kOffer and kWant: what is to be copied of each chunk; not 0
+  Units begins[kMostChunks] = {};         // likewise: where a piece of its GPU memory begins; 0: it is whole, one piece
 };
 static_assert(sizeof(LineMessage) == 216 && std::has_unique_object_representations_v<LineMessage>);
 static_assert(offsetof(LineMessage, version) == 4 && offsetof(LineMessage, type) == 6 &&
@@ -120,16 +127,22 @@ inline std::uint32_t TakenBy(const LineMessage& message, std::uint32_t n) {
   return IsWhole(message, n) ? kUnitsPerChunk : CountOf(message.units[n]);
 }
 
+// Chunk n of a kOffer was shown before, and its memory does not come along.
+inline bool IsAsShown(const LineMessage& message, std::uint32_t n) {
+  return message.type == LineType::kOffer && message.key[n] == kAsShown;
+}
+
 // How many descriptors come along with a message.
 inline std::uint32_t DescriptorsOf(const LineMessage& message) {
   switch (message.type) {
     case LineType::kStored:
     case LineType::kRead:
+    case LineType::kShown:
       return message.count;
     case LineType::kWant:
     case LineType::kOffer: {
       std::uint32_t sum = 0;
-      for (std::uint32_t n = 0; n < message.count; ++n) sum += PiecesOf(message, n);
+      for (std::uint32_t n = 0; n < message.count; ++n) sum += IsAsShown(message, n) ? 0 : PiecesOf(message, n);
       return sum;
     }
     default:

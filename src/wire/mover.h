@@ -58,9 +58,12 @@ enum class MoverType : std::uint32_t {
                  // freed that no program waits for: the driver does one such thing after the other. 0: no longer
   kReach = 14,   // a slot that may come by kSlotFor soon: its memory comes along (descriptor), and is mapped meanwhile,
                  // when there is nothing else to do. program: pid of the program that it comes with; bytes: its number;
-                 // marks: as there. Answered by kReached at once
+                 // marks: as there. Answered by kReached
   kReachOver = 15,  // program: pid of the program with which no slot comes soon: what was mapped and did not come is
                     // given up
+  kShow = 16,  // program: a pid; bytes: the program shows so much of its GPU memory, and goes on: each whole chunk is a
+               // slot from now on (kSlotLeft), which is the program's as soon as it goes by kEvictInPlace. 0: no more,
+               // and what did not go is given up. Answered by kShownAll if not 0
   kSlotKept = 9,  // the answer to kSlotMade and kSlotLeft: the slot of this number (bytes) is kept for the next mover,
                   // as far as it can be. Now programs may have it. error: of kSlotLeft, why it is not kept, errno value
   // mover → daemon
@@ -93,7 +96,8 @@ enum class MoverType : std::uint32_t {
                // value. EBUSY: not all that the program has in slots is parked
   kSlotLeft = 78,  // GPU memory that a program is to let go of is a slot, and comes along (descriptor), for the next
                    // mover. program: pid; bytes: its number. The program keeps it until kSlotKept
-  kReached = 79,   // the answer to kReach. bytes: the number; the memory may not be mapped yet
+  kReached = 79,   // the answer to kReach, when the memory was mapped, or could not be. bytes: the number
+  kShownAll = 81,  // the answer to kShow. program: its pid; error: EPIPE: its line closed
   kSaved = 90,     // the program's kSave is done. bytes: of the file; error: why what was parked stays as it was, errno
                    // value. EBUSY: some of it is in a file already; EPIPE: its line closed
   kUnsaved = 91,  // the program's kUnsave is done. bytes: of the file before; error: why all that is in it stays there,

@@ -64,9 +64,9 @@ void LentSlots::OnReach(const MoverMessage& message, UniqueFd fd) {
   const bool transit = (message.marks & Entry::kTransit) != 0;
   Soon soon = {.owner = static_cast<pid_t>(message.program), .memory = {.fd = std::move(fd), .transit = transit}};
   const bool is_new = soon.memory.fd && !soon_.contains(message.bytes);
-  if (is_new) soon_.emplace(message.bytes, std::move(soon));
-  unmapped_ += is_new ? 1 : 0;
-  tell_({.type = MoverType::kReached, .bytes = message.bytes});
+  if (!is_new) return tell_({.type = MoverType::kReached, .bytes = message.bytes});
+  soon_.emplace(message.bytes, std::move(soon));
+  ++unmapped_;
 }
 
 // What cannot be mapped is tried again when it is needed, and the error is said then.
@@ -76,6 +76,7 @@ void LentSlots::GoOn() {
   (void)gpu_.Reach(next->second.memory);
   next->second.tried = true;
   --unmapped_;
+  tell_({.type = MoverType::kReached, .bytes = next->first});
   PassFault("mover.slot.reached");
 }
 

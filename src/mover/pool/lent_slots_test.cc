@@ -31,7 +31,6 @@ class LentSlotsTest : public testing::Test {
   }
   void Reach(std::uint64_t number, std::uint64_t marks = 0) {
     lent_.OnReach(Of(MoverType::kReach, number, marks), UniqueFd(memfd_create("slot", MFD_CLOEXEC)));
-    EXPECT_TRUE(said_.back().type == MoverType::kReached && said_.back().bytes == number);
   }
   void MapAll() {
     while (lent_.Maps()) lent_.GoOn();
@@ -56,10 +55,15 @@ TEST_F(LentSlotsTest, OneIsMappedAtOnceAndTheOthersWhenTheyAreNeeded) {
 TEST_F(LentSlotsTest, WhatMayComeSoonIsMappedAhead) {
   for (const std::uint64_t number : {5, 6, 7}) Reach(number);
   EXPECT_EQ(gpu_.hosts, 0) << "when there is nothing else to do";
+  EXPECT_TRUE(said_.empty());
   lent_.GoOn();
   EXPECT_EQ(gpu_.hosts, 1);
+  EXPECT_TRUE(said_.back().type == MoverType::kReached && said_.back().bytes == 5);
   MapAll();
   EXPECT_EQ(gpu_.hosts, 3);
+  EXPECT_EQ(said_.size(), 3u);
+  Reach(6);
+  EXPECT_EQ(said_.size(), 4u) << "it is there";
   for (const std::uint64_t number : {5, 6, 7}) {
     EXPECT_EQ(Take(number), 0);
     EXPECT_NE(pool_.slots.MemoryOf(Claim(number)).address, 0u);
@@ -108,9 +112,9 @@ TEST_F(LentSlotsTest, MemoryOfAGpuCountsInNoFigureAndLeavesWhenItIsFree) {
   pool_.slots.GiveBack(Claim(5));
   pool_.slots.GiveBack(Claim(6));
   EXPECT_EQ(pool_.slots.Count().transits_given_up, 1u) << "of this GPU";
-  EXPECT_EQ(pool_.Obey(), (TestPool::Work{.freed = 1})) << "also while nothing else is freed";
-  pool_.growth.Rest(false);
-  EXPECT_EQ(pool_.Obey(), (TestPool::Work{.freed = 1}));
+  EXPECT_EQ(pool_.growth.Next({}, /*loads=*/true).removed.number, 5u) << "also while nothing else is freed";
+  EXPECT_EQ(pool_.growth.Next({}, /*loads=*/true).kind, PoolGrowth::Job::Kind::kNothing);
+  EXPECT_EQ(pool_.Obey(), (TestPool::Work{.freed = 1})) << "of another GPU, when nothing comes in";
   EXPECT_EQ(pool_.slots.Places(), 8u);
 }
 

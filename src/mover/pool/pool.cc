@@ -116,15 +116,18 @@ void Pool::EndRead(Slot slot) {
   if (read_.extract(slot).mapped()) AddFree(slot);
 }
 
-std::optional<Pool::Removed> Pool::RemoveGivenUp(bool transit) {
-  if (transit && here_given_up_ == 0) return {};
-  if (!transit && !vacated_.empty()) {
+std::optional<Pool::Removed> Pool::RemoveGivenUp(GivenUp which) {
+  if (which == GivenUp::kHere && here_given_up_ == 0) return {};
+  if (which == GivenUp::kOnGpus && transits_given_up_ == 0) return {};
+  if (which == GivenUp::kAny && !vacated_.empty()) {
     std::optional<Removed> removed = std::move(vacated_.back());
     vacated_.pop_back();
     return removed;
   }
-  const auto found =
-      std::ranges::find_if(given_up_, [&](Slot slot) { return !read_.contains(slot) && (!transit || IsHere(slot)); });
+  const auto is = [&](Slot slot) {
+    return which == GivenUp::kAny || (which == GivenUp::kHere ? IsHere(slot) : slots_.at(slot).transit);
+  };
+  const auto found = std::ranges::find_if(given_up_, [&](Slot slot) { return !read_.contains(slot) && is(slot); });
   if (found == given_up_.end()) return {};
   const Slot slot = *found;
   given_up_.erase(found);

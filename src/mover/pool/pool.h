@@ -76,9 +76,10 @@ class Pool {
   void BeginRead(Slot slot) { read_.emplace(slot, false); }
   void EndRead(Slot slot);
 
-  // A slot that was given up, or made place, if there is one (`transit`: of this GPU's memory only); or a free slot of
-  // that domain (or of none), of which there is one.
-  std::optional<Removed> RemoveGivenUp(bool transit = false);
+  // A slot that was given up, or made place, if there is one (or only of GPUs' memory, or this one's); or a free slot
+  // of that domain (or of none), of which there is one.
+  enum class GivenUp { kAny, kOnGpus, kHere };
+  std::optional<Removed> RemoveGivenUp(GivenUp which = GivenUp::kAny);
   Removed RemoveFree(std::optional<Domain> domain);
 
   // The slot's key, and the number of its memory.

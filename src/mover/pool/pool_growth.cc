@@ -43,10 +43,11 @@ PoolGrowth::Job PoolGrowth::Make() {
   return {.kind = Job::Kind::kMake, .removed = {}};
 }
 
-PoolGrowth::Job PoolGrowth::Next(const Demand& demand) {
+PoolGrowth::Job PoolGrowth::Next(const Demand& demand, bool loads) {
   if (!aimed_) return {};
   const std::uint64_t missing = Missing(demand);
-  if (auto transit = pool_.RemoveGivenUp(/*transit=*/true)) return Free(std::move(*transit));
+  if (auto transit = pool_.RemoveGivenUp(loads ? Pool::GivenUp::kHere : Pool::GivenUp::kOnGpus))
+    return Free(std::move(*transit));
   if (rests_ && missing <= making_) return {};
   if (auto given_up = pool_.RemoveGivenUp()) return Free(std::move(*given_up));
   const std::uint64_t total = pool_.Count().total;

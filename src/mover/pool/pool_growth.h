@@ -33,7 +33,8 @@ class PoolGrowth {
   std::uint64_t Missing(const Demand& demand) const;
   // The next step to make the pool as it should be, and to make room for `demand`. The caller does it, and says when a
   // kMake has ended (Ended, after the slot was admitted to the pool); it may ask for other steps meanwhile.
-  Job Next(const Demand& demand);
+  // `loads`: memory comes in just now; of what lies on other GPUs nothing is freed then.
+  Job Next(const Demand& demand, bool loads = false);
   // The next step to prepare slots ahead, where nothing else is to be done. Slots that only programs of other domains
   // than these could take are made anew.
   Job Prepare(const std::set<Domain>& present);

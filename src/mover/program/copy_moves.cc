@@ -54,7 +54,7 @@ Result<bool> MayLoad(const LineMessage& want, StoredChunks& known) {
   return true;
 }
 
-// Takes the whole chunks of an offer out of it.
+// Takes the whole chunks of an offer out of it. Where one was shown before, its descriptor is empty.
 LinePacket TakeWhole(LinePacket& offer) {
   LinePacket whole = {.message = {.type = offer.message.type}, .fds = {}};
   LinePacket rest = {.message = {.type = offer.message.type}, .fds = {}};
@@ -62,8 +62,13 @@ LinePacket TakeWhole(LinePacket& offer) {
   for (std::uint32_t n = 0; n < offer.message.count; ++n) {
     LinePacket& to = IsWhole(offer.message, n) ? whole : rest;
     to.message.chunk[to.message.count] = offer.message.chunk[n];
+    to.message.key[to.message.count] = offer.message.key[n];
     to.message.units[to.message.count] = offer.message.units[n];
     to.message.begins[to.message.count++] = offer.message.begins[n];
+    if (IsAsShown(offer.message, n)) {
+      to.fds.emplace_back();
+      continue;
+    }
     for (std::uint32_t piece = 0; piece < PiecesOf(offer.message, n); ++piece)
       to.fds.push_back(std::move(offer.fds[next++]));
   }
@@ -103,8 +108,9 @@ LineMessage StoredMessage(const ProgramContext& context, Batch& batch, std::vect
 
 // ---- wishes ----
 
-CopyMoves::CopyMoves(const ProgramContext& context, Line& line, Questions& questions, StoredChunks& stored)
-    : context_(context), place_(context.place), line_(line), questions_(questions), stored_(stored) {}
+CopyMoves::CopyMoves(const ProgramContext& context, Line& line, Questions& questions, StoredChunks& stored,
+                     ShownChunks& shown)
+    : context_(context), place_(context.place), line_(line), questions_(questions), stored_(stored), shown_(shown) {}
 
 void CopyMoves::Wish(Direction direction, std::uint64_t units, std::uint64_t holes) {
   MoveTask& task = TaskOf(direction);
@@ -150,7 +156,8 @@ void CopyMoves::Ask(Direction direction, std::uint32_t count) {
   const auto units = static_cast<std::uint32_t>(std::min<std::uint64_t>(task.left, count * wire::kUnitsPerChunk));
   const bool in = type == LineType::kLoad;
   const std::uint32_t holes = in ? task.HolesFor(questions_.AskedChunks()) : 0;
-  line_.Send({.type = type, .count = count, .room = in ? units : 0, .holes = holes});
+  const std::uint32_t round = type == LineType::kEvict && in_place_ ? shown_.round() : 0;
+  line_.Send({.type = type, .count = count, .room = in ? units : round, .holes = holes});
   questions_.Expect({.type = type, .asked = count, .units = units}, place_.now);
   task.left -= units;
 }
@@ -369,30 +376,39 @@ Result<void> CopyMoves::StartCopyOut(LinePacket& packet) {
 
 // Nothing is imported here: whoever copies it to the program's next memory does.
 void CopyMoves::LeaveInPlace(LinePacket packet) {
-  if (packet.message.count == 0) return;
-  Pool& pool = place_.pool;
   auto batch = std::make_shared<Batch>();
-  std::uint32_t n = 0;
-  for (; n < packet.message.count && pool.Places() > 0; ++n) {
-    const int fd = packet.fds[n].Get();
-    const Slot slot = pool.Add({.fd = std::move(packet.fds[n]), .transit = true});
-    const wire::MoverMessage left = {.type = MoverType::kSlotLeft,
-                                     .program = static_cast<std::uint64_t>(context_.pid),
-                                     .bytes = pool.EntryOf(slot).memory};
-    if (!place_.give(left, fd)) {
-      pool.GiveBack(slot);
-      TaskOf(Direction::kOut).error = EMFILE;
-      break;
-    }
-    batch->entries.push_back(
-        {.chunk = packet.message.chunk[n], .slot = slot, .part = {.units = packet.message.units[n]}});
+  std::vector<std::uint64_t> stay;
+  for (std::uint32_t n = 0; n < packet.message.count; ++n) {
+    const bool shown = IsAsShown(packet.message, n);
+    const auto entry = Leave(packet.message.chunk[n], {.units = packet.message.units[n]}, std::move(packet.fds[n]));
+    entry ? batch->entries.push_back(*entry) : stay.push_back(packet.message.chunk[n]);
+    batch->not_kept += entry && !shown ? 1 : 0;
   }
   PassFault("mover.left.told");
-  if (n < packet.message.count) line_.Say(LineType::kKeep, ChunksOf(packet.message).subspan(n));
+  if (!stay.empty()) line_.Say(LineType::kKeep, stay);
   if (batch->entries.empty()) return;
-  batch->not_kept = batch->entries.size();
   TaskOf(Direction::kOut).Begin(*batch);
-  batches_.push_back(std::move(batch));
+  batches_.push_back(batch);
+  if (batch->not_kept == 0) GiveStored(batch);
+}
+
+// A slot with the chunk's memory: one that was shown, if there is no descriptor. None: it stays where it is.
+std::optional<Batch::Entry> CopyMoves::Leave(std::uint64_t chunk, ChunkPart part, UniqueFd fd) {
+  Pool& pool = place_.pool;
+  if (!fd) {
+    const auto slot = shown_.Take(chunk);
+    return slot ? std::optional(Batch::Entry{.chunk = chunk, .slot = *slot, .part = part}) : std::nullopt;
+  }
+  if (pool.Places() == 0) return {};
+  const int memory = fd.Get();
+  const Slot slot = pool.Add({.fd = std::move(fd), .transit = true});
+  const wire::MoverMessage left = {.type = MoverType::kSlotLeft,
+                                   .program = static_cast<std::uint64_t>(context_.pid),
+                                   .bytes = pool.EntryOf(slot).memory};
+  if (place_.give(left, memory)) return Batch::Entry{.chunk = chunk, .slot = slot, .part = part};
+  pool.GiveBack(slot);
+  TaskOf(Direction::kOut).error = EMFILE;
+  return {};
 }
 
 // What the daemon does not keep would be lost with this mover: it stays the program's.

@@ -11,6 +11,7 @@
 #include "mover/program/line.h"
 #include "mover/program/move_task.h"
 #include "mover/program/questions.h"
+#include "mover/program/shown_chunks.h"
 #include "mover/program/stored_chunks.h"
 #include "mover/program/workplace.h"
 
@@ -27,7 +28,7 @@ inline constexpr std::uint64_t kAtATimeOfAll = 4;
 class CopyMoves {
  public:
   // All of them outlive this object.
-  CopyMoves(const ProgramContext& context, Line& line, Questions& questions, StoredChunks& stored);
+  CopyMoves(const ProgramContext& context, Line& line, Questions& questions, StoredChunks& stored, ShownChunks& shown);
 
   // The daemon wishes that GPU memory of this many units more is moved. `holes`: going out, not 0: chunks with holes
   // go, those with most first; coming in: so many of the units may be holes, or kAnyHoles.
@@ -81,6 +82,7 @@ class CopyMoves {
   Result<void> OnOffer(LinePacket& packet);
   Result<void> StartCopyOut(LinePacket& packet);
   void LeaveInPlace(LinePacket packet);
+  std::optional<Batch::Entry> Leave(std::uint64_t chunk, ChunkPart part, UniqueFd fd);
   bool HasSlots() const;
   Result<void> OnFreed(const wire::LineMessage& message);
   Result<void> OnWant(LinePacket& packet);
@@ -99,6 +101,7 @@ class CopyMoves {
   Line& line_;
   Questions& questions_;
   StoredChunks& stored_;
+  ShownChunks& shown_;
   std::vector<std::shared_ptr<Batch>> batches_;  // being copied, or not answered yet
   std::size_t copying_ = 0;                      // of batches_
   std::array<MoveTask, 2> tasks_;                // by Direction

@@ -32,7 +32,8 @@ Program::Program(Workplace& place, std::uint64_t id, pid_t pid, Domain domain, U
                  std::shared_ptr<SuspendedFile> file)
     : context_{.place = place, .program = *this, .id = id, .pid = pid, .domain = domain},
       line_(place.epoll, std::move(line)),
-      copies_(context_, line_, questions_, stored_),
+      shown_(context_, line_, questions_),
+      copies_(context_, line_, questions_, stored_, shown_),
       files_(context_, line_, questions_, stored_, copies_),
       park_(context_, line_, questions_, stored_),
       saves_(context_, stored_, std::move(file)) {}
@@ -93,6 +94,7 @@ void Program::GoOn() {
   if (line_.broken()) EndLine();
   if (!line_.open()) return;
   if (!stored_.imports && !std::exchange(told_, true)) context_.Tell({.type = wire::MoverType::kNoHostMemory});
+  shown_.GoOn();
   saves_.GoOn(copies_.Idle() && files_.Idle() && !park_.Parks(), claimed_ || answers_);
   if (saves_.Busy()) return;
   park_.GoOn(!copies_.Idle(), !files_.Idle());
@@ -123,6 +125,7 @@ void Program::OnDisk(const std::shared_ptr<FileMove>& move, const Result<void>& 
 
 void Program::EndLine() {
   line_.Close();
+  shown_.EndLine();
   files_.EndLine();
   copies_.EndLine();
   park_.EndLine();
@@ -181,6 +184,8 @@ Result<void> Program::OnPacket(LinePacket packet) {
     case LineType::kWant:
     case LineType::kTaken:
       return copies_.OnAnswer(packet);
+    case LineType::kShown:
+      return shown_.OnAnswer(packet);
     case LineType::kReleased:
     case LineType::kHeld:
       return questions_.NextParks() ? park_.OnAnswer(message) : files_.OnAnswer(message);

@@ -11,6 +11,7 @@
 #include "mover/program/park_moves.h"
 #include "mover/program/questions.h"
 #include "mover/program/save_moves.h"
+#include "mover/program/shown_chunks.h"
 #include "mover/program/stored_chunks.h"
 #include "mover/program/workplace.h"
 
@@ -34,6 +35,7 @@ class Program : public std::enable_shared_from_this<Program> {
   void Park();
   void Save(UniqueFd file, SuspendedHeader of);
   void Unsave() { saves_.Unsave(); }
+  void Show(std::uint64_t chunks) { shown_.Show(chunks); }
   void Gone();
 
   // Handles the events that epoll reports for the line.
@@ -41,8 +43,11 @@ class Program : public std::enable_shared_from_this<Program> {
   void OnCopied(const std::shared_ptr<Batch>& batch);
   // The daemon keeps the slot with memory of this number, if the program leaves something in it, or does not, as
   // `error` says, an errno value.
-  void OnKept(std::uint64_t number, int error) { copies_.OnKept(number, error); }
+  void OnKept(std::uint64_t number, int error) {
+    if (!shown_.OnKept(number, error)) copies_.OnKept(number, error);
+  }
   void OnDisk(const std::shared_ptr<FileMove>& move, const Result<void>& result);
+  pid_t pid() const { return context_.pid; }
   bool HasLine() const { return line_.open(); }
 
   // Asks the program for as much as there is room for, and ends moves that are done.
@@ -59,6 +64,7 @@ class Program : public std::enable_shared_from_this<Program> {
   // Chunks on their way to the file, and whether chunks are on their way to slots: others may wait for both.
   std::uint64_t Filing() const { return Talks() ? stored_.Count(Stored::Tier::kFiling) : 0; }
   bool Storing() const { return Talks() && copies_.Stores(); }
+  bool Loads() const { return copies_.Loads(); }
   // Whether the program has to answer something.
   bool IsAsked() const { return !questions_.empty(); }
 
@@ -81,6 +87,7 @@ class Program : public std::enable_shared_from_this<Program> {
   Line line_;
   Questions questions_;
   StoredChunks stored_;
+  ShownChunks shown_;
   CopyMoves copies_;
   FileMoves files_;
   ParkMoves park_;

@@ -41,6 +41,9 @@ class Questions {
   std::size_t Asks() const {
     return static_cast<std::size_t>(std::ranges::count_if(questions_, [](const Question& q) { return q.asked > 0; }));
   }
+  std::size_t Count(wire::LineType type) const {
+    return static_cast<std::size_t>(std::ranges::count(questions_, type, &Question::type));
+  }
   bool empty() const { return questions_.empty(); }
   // Whether the next question is about chunks that stay in their slots; how many of these there are.
   bool NextParks() const { return !empty() && !questions_.front().chunks.empty(); }

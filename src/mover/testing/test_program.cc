@@ -88,6 +88,7 @@ void TestProgram::LeaveOut(Chunk& chunk) {
 
 void TestProgram::Map(Chunk& chunk, Memory memory) {
   chunk.memory = std::move(memory);
+  chunk.shown = 0;
   const CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, driver_.device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   auto piece = chunk.memory.pieces.begin();
   wire::ForEachRun(chunk.memory.units, [&](std::uint32_t first, std::uint32_t count) {
@@ -116,6 +117,7 @@ UniqueFd TestProgram::NewLine() {
   line_.Reset(pair[0]);
   for (auto& [name, chunk] : chunks_) {
     chunk.offered = false;
+    chunk.shown = 0;
     LeaveOut(chunk);
   }
   return UniqueFd(pair[1]);
@@ -145,7 +147,10 @@ bool TestProgram::Answer() {
   switch (message->type) {
     case LineType::kEvict:
     case LineType::kSqueeze:
-      Offer(message->count);
+      Offer(message->count, message->room);
+      break;
+    case LineType::kShow:
+      Show(message->count, message->room);
       break;
     case LineType::kLoad:
       Want(message->count, message->room, message->holes);
@@ -198,18 +203,34 @@ void TestProgram::Name(LineMessage& message, std::vector<UniqueFd>& fds, std::ui
 }
 
 // The first ones go first, and the first ones come back last.
-void TestProgram::Offer(std::uint32_t count) {
+void TestProgram::Offer(std::uint32_t count, std::uint32_t round) {
   LineMessage offer = {.type = LineType::kOffer};
   std::vector<UniqueFd> owned;
   for (auto& [name, chunk] : chunks_) {
     if (offer.count == count || chunk.out() || chunk.offered) continue;
     chunk.offered = true;
     chunk.known = chunk.memory.whole() ? use_ : chunk.memory.units;
-    Name(offer, owned, name, chunk.memory, chunk.known);
+    std::vector<UniqueFd> none;
+    const bool shown = round != 0 && chunk.shown == round;
+    Name(offer, shown ? none : owned, name, chunk.memory, chunk.known);
+    if (shown) offer.key[offer.count - 1] = wire::kAsShown;
   }
   std::vector<int> fds;
   for (const UniqueFd& fd : owned) fds.push_back(fd.Get());
   Send(offer, fds);
+}
+
+void TestProgram::Show(std::uint32_t count, std::uint32_t round) {
+  LineMessage shown = {.type = LineType::kShown};
+  std::vector<UniqueFd> owned;
+  for (auto& [name, chunk] : chunks_) {
+    if (shown.count == count || chunk.out() || chunk.offered || !chunk.memory.whole() || chunk.shown == round) continue;
+    chunk.shown = round;
+    Name(shown, owned, name, chunk.memory, use_);
+  }
+  std::vector<int> fds;
+  for (const UniqueFd& fd : owned) fds.push_back(fd.Get());
+  Send(shown, fds);
 }
 
 void TestProgram::Want(std::uint32_t count, std::uint32_t room, std::uint32_t holes) {
@@ -308,7 +329,7 @@ void TestProgram::Adopt() {
 void TestProgram::Drop(std::uint64_t name) {
   LineMessage drop = {.type = LineType::kDropped, .count = 1};
   drop.chunk[0] = name;
-  Send(drop);
+  if (chunks_.at(name).out()) Send(drop);
   if (!chunks_.at(name).file) Unmap(chunks_.at(name));
   chunks_.erase(name);
 }

@@ -75,6 +75,7 @@ class TestProgram {
     std::uint64_t key = 0;                // while it is in either, and a mover may have it
     Memory coming;                        // while it is wanted: what it is copied to
     wire::Units known = wire::kAllUnits;  // what of it has its contents
+    std::uint32_t shown = 0;              // the round
     bool offered = false;
     bool wanted = false;
     bool out() const { return host || file; }
@@ -86,7 +87,8 @@ class TestProgram {
   void LeaveOut(Chunk& chunk);
   void Map(Chunk& chunk, Memory memory);
   void Unmap(Chunk& chunk);
-  void Offer(std::uint32_t count);
+  void Offer(std::uint32_t count, std::uint32_t round);
+  void Show(std::uint32_t count, std::uint32_t round);
   void Want(std::uint32_t count, std::uint32_t room, std::uint32_t holes);
   void Take(const wire::LineMessage& message, std::span<UniqueFd> fds, bool stored);
   void Release(const wire::LineMessage& message);

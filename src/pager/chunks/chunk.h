@@ -39,6 +39,7 @@ struct Chunk {
   Units cuts = 0;               // part of `live`, where it is reserved: those at which a block begins in it
   Nanos empty_since = 0;        // CLOCK_MONOTONIC: when a block last left units empty
   Driver::Handle handle = 0;    // of its memory in one piece; 0 in kNone and kAway, and where it is sparse
+  std::uint32_t shown = 0;      // in this round the mover was shown this memory; 0: it was not
   std::uint64_t key = 0;        // by which any mover finds it while it is out; 0: no mover ever will
   Driver::Handle coming = 0;    // GPU memory that it is copied into; 0 unless `wanted`, and where that is sparse
   SparsePointer sparse;         // its GPU memory, where that is in pieces

@@ -16,7 +16,9 @@ void ChunkTable::Put(Region& region, std::size_t index, const Chunk& chunk) {
   const auto out = [](const Chunk& its) { return its.InHost() || its.backing == Backing::kAway; };
   if (before.backing == Backing::kDevice && out(chunk)) figures_.moved_out += BytesOf(region, before);
   if (out(before) && chunk.backing == Backing::kDevice) figures_.moved_in += BytesOf(region, chunk);
-  region.Put(index, chunk);
+  Chunk after = chunk;
+  if (before.handle != chunk.handle) after.shown = 0;  // it has other memory
+  region.Put(index, after);
   Count(region, region[index], 1);
   room_.Holds(figures_);
 }

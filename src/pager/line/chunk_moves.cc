@@ -48,16 +48,27 @@ bool ChunkMoves::Name(LineAnswer& answer, std::size_t index, Units units, Driver
 
 // ---- out ----
 
-LineAnswer ChunkMoves::Offer(std::uint32_t most, Nanos now) {
-  return OfferThese(choice_.Coldest(chunks, std::min(most, wire::kMostChunks), now), false);
+LineAnswer ChunkMoves::Offer(std::uint32_t most, std::uint32_t round, Nanos now) {
+  return OfferThese(choice_.Coldest(chunks, std::min(most, wire::kMostChunks), now), false, round);
 }
 
 LineAnswer ChunkMoves::OfferHoles(std::uint32_t most) {
-  return OfferThese(ChunkChoice::MostHoles(chunks, std::min(most, wire::kMostChunks)), true);
+  return OfferThese(ChunkChoice::MostHoles(chunks, std::min(most, wire::kMostChunks)), true, 0);
+}
+
+// Names a chunk whose memory the mover has seen. False: it has not.
+bool ChunkMoves::NameShown(LineAnswer& answer, std::size_t index, std::uint32_t round) const {
+  const Chunk& chunk = chunks.large()[index];
+  if (round == 0 || chunk.shown != round) return false;
+  const std::uint32_t n = answer.message.count++;
+  answer.message.units[n] = chunk.live;
+  answer.message.chunk[n] = chunks.large().range.AddressOf(index);
+  answer.message.key[n] = wire::kAsShown;
+  return true;
 }
 
 // Of a sparse chunk all memory goes along, with the few holes that it may have.
-LineAnswer ChunkMoves::OfferThese(const Indices& indices, bool for_holes) {
+LineAnswer ChunkMoves::OfferThese(const Indices& indices, bool for_holes, std::uint32_t round) {
   Region& region = chunks.large();
   LineAnswer answer{.message = {.type = LineType::kOffer}, .fds = {}};
   for (const std::size_t i : indices) {
@@ -66,9 +77,23 @@ LineAnswer ChunkMoves::OfferThese(const Indices& indices, bool for_holes) {
     const std::size_t pieces = chunk.sparse ? wire::CountOf(chunk.sparse->begins()) : 1;
     if (answer.fds.size() + pieces > kMostDescriptors) break;
     // Out of descriptors, say: fewer go.
-    if (!Name(answer, i, chunk.moving, chunk.handle, chunk.sparse.Get())) break;
+    if (!NameShown(answer, i, round) && !Name(answer, i, chunk.moving, chunk.handle, chunk.sparse.Get())) break;
     chunk.offered = true;
     chunk.squeezed = for_holes;
+    chunks.Put(region, i, chunk);
+  }
+  return answer;
+}
+
+LineAnswer ChunkMoves::Show(std::uint32_t most, std::uint32_t round) {
+  Region& region = chunks.large();
+  LineAnswer answer{.message = {.type = LineType::kShown}, .fds = {}};
+  for (const std::size_t i : region.WithMemory()) {
+    if (answer.message.count == std::min(most, wire::kMostChunks)) break;
+    Chunk chunk = region[i];
+    if (!chunk.MayGo() || chunk.sparse || chunk.shown == round) continue;
+    if (!Name(answer, i, chunk.live, chunk.handle, nullptr)) break;
+    chunk.shown = round;
     chunks.Put(region, i, chunk);
   }
   return answer;
@@ -362,6 +387,7 @@ void ChunkMoves::Abandon() {
   for (std::size_t i = 0; i < region.size(); ++i) {
     Chunk chunk = region[i];
     chunk.offered = chunk.known = chunk.adopting = chunk.squeezed = false;
+    chunk.shown = 0;
     chunks.Put(region, i, chunk);
     LeaveOut(i);
   }

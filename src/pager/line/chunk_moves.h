@@ -29,13 +29,16 @@ class ChunkMoves {
 
   // Out. Offer chooses up to `most` of the coldest chunks, OfferHoles of the whole ones with most holes. They are being
   // copied from then on.
-  LineAnswer Offer(std::uint32_t most, Nanos now) TESSERA_REQUIRES(chunks.mutex());
+  // Memory that was shown in this round (not 0) does not come along again.
+  LineAnswer Offer(std::uint32_t most, std::uint32_t round, Nanos now) TESSERA_REQUIRES(chunks.mutex());
   LineAnswer OfferHoles(std::uint32_t most) TESSERA_REQUIRES(chunks.mutex());
   // The copies are in the host memory of these descriptors; all of the chunks go there, or none. Without descriptors
   // the mover keeps them, and all of the chunks are away.
   LineAnswer Store(const Message& stored, const Indices& indices, std::span<UniqueFd> fds)
       TESSERA_REQUIRES(chunks.mutex());
   void Keep(const Indices& indices) TESSERA_REQUIRES(chunks.mutex());
+  // Names up to `most` whole chunks that may go and were not shown in this round, with their memory.
+  LineAnswer Show(std::uint32_t most, std::uint32_t round) TESSERA_REQUIRES(chunks.mutex());
 
   // In. Want chooses up to `most` of the hottest chunks that may come, and makes GPU memory for them, `room`
   // units at most: in one piece, or for the units that blocks lie in. `holes`: units beside those that pieces may have,
@@ -64,7 +67,8 @@ class ChunkMoves {
  private:
   cuda::CUresult MapHost(std::size_t index) TESSERA_REQUIRES(chunks.mutex());
   cuda::CUresult MapComing(std::size_t index) TESSERA_REQUIRES(chunks.mutex());
-  LineAnswer OfferThese(const Indices& indices, bool for_holes) TESSERA_REQUIRES(chunks.mutex());
+  LineAnswer OfferThese(const Indices& indices, bool for_holes, std::uint32_t round) TESSERA_REQUIRES(chunks.mutex());
+  bool NameShown(LineAnswer& answer, std::size_t index, std::uint32_t round) const TESSERA_REQUIRES(chunks.mutex());
   bool Name(LineAnswer& answer, std::size_t index, Units units, Driver::Handle whole, const SparseMemory* sparse) const
       TESSERA_REQUIRES(chunks.mutex());
   cuda::CUresult MakeComing(LineAnswer& answer, std::size_t index, bool whole) TESSERA_REQUIRES(chunks.mutex());

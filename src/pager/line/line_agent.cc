@@ -39,8 +39,11 @@ bool LineAgent::Act(const Message& message, std::span<UniqueFd> fds, std::vector
   const bool all_offered = offered.size() == message.count, all_wanted = wanted.size() == message.count;
   switch (message.type) {
     case LineType::kEvict:
-      answers->push_back(moves_.Offer(message.count, MonotonicNow()));
+      answers->push_back(moves_.Offer(message.count, message.room, MonotonicNow()));
       return true;
+    case LineType::kShow:
+      if (message.room != 0) answers->push_back(moves_.Show(message.count, message.room));
+      return message.room != 0;
     case LineType::kSqueeze:
       answers->push_back(moves_.OfferHoles(message.count));
       return true;

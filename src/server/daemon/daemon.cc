@@ -55,6 +55,21 @@ std::vector<ProcessName> ProgramsOf(GpuServer& gpu) {
   return programs;
 }
 
+// Whether memory that programs left in place comes free, as they are elsewhere by now.
+bool LeftComesFree(const VGpuTable::Gpus& gpus, const LeftMemory& left) {
+  std::set<pid_t> away;
+  for (const auto& gpu : gpus) {
+    for (const VGpu* vgpu : gpu->VGpus()) {
+      for (const Process* process : vgpu->processes) {
+        if (process->suspension.Away()) away.insert(process->pid);
+      }
+    }
+  }
+  return std::ranges::any_of(gpus, [&](const auto& gpu) {
+    return std::ranges::any_of(left.BytesOn(gpu->Index()), [&](const auto& its) { return !away.contains(its.first); });
+  });
+}
+
 // Memory that one mover makes keeps others from their work: 64 MiB of host memory hold the driver for 20 ms.
 void RestMovers(const VGpuTable::Gpus& gpus, bool migrates) {
   const auto swapping = [](const auto& gpu) { return gpu->Swaps(); };
@@ -308,7 +323,8 @@ GpuServer::Hooks Daemon::HooksOfGpu() {
             sm_orders_.Give(table_->All(), MonotonicNow());
           },
       .looked = [this] { gangs_.MarkTimeDue(); },
-      .memory_looked = [this] { RestMovers(gpus_, migrations_ && migrations_->Any()); }};
+      .memory_looked =
+          [this] { RestMovers(gpus_, (migrations_ && migrations_->Any()) || LeftComesFree(gpus_, left_memory_)); }};
 }
 
 void Daemon::RestoreVGpus(Nanos now) {

@@ -120,19 +120,25 @@ void Placement::Heed(LeftMemory& left) {
   if (swap_.slots) swap_.slots->Heed(left);
 }
 
-std::uint64_t Placement::LeftBytes() const {
-  return left_ ? left_->BytesOn(host_.gpu, [](pid_t) { return true; }) : 0;
-}
-
-// What a program left here, and takes again here, comes free as it does.
-std::uint64_t Placement::Held() const {
-  std::set<pid_t> takes_again;
+// Of a program that is here it is at most what it has let go of. What it takes again here comes free as it does.
+std::uint64_t Placement::LeftBytes(bool also_taken_again) const {
+  if (!left_) return 0;
+  auto bytes = left_->BytesOn(host_.gpu);
   for (const VGpu* vgpu : host_.vgpus) {
     for (const Process* process : vgpu->processes) {
-      if (!process->suspension.Away()) takes_again.insert(process->pid);
+      const auto its = bytes.find(process->pid);
+      if (its == bytes.end()) continue;
+      const bool counts = also_taken_again || process->suspension.Away();
+      its->second = counts ? std::min(its->second, process->residence.Swapped()) : 0;
     }
   }
-  std::uint64_t held = left_ ? left_->BytesOn(host_.gpu, [&](pid_t pid) { return !takes_again.contains(pid); }) : 0;
+  std::uint64_t left = 0;
+  for (const auto& [pid, its] : bytes) left += its;
+  return left;
+}
+
+std::uint64_t Placement::Held() const {
+  std::uint64_t held = LeftBytes(/*also_taken_again=*/false);
   for (const auto& [pid, bytes] : held_) held += bytes;
   return held;
 }

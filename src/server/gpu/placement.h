@@ -90,8 +90,9 @@ class Placement {
     return std::ranges::count(host_.info.reaches, gpu) > 0 && !cannot_reach_.contains(gpu);
   }
   void CannotReach(std::uint32_t gpu) { cannot_reach_.insert(gpu); }
-  // Bytes of the GPU that lie where programs left them when they let go of them.
-  std::uint64_t LeftBytes() const;
+  // Bytes of the GPU that lie where programs left them when they let go of them; `also_taken_again`: those, too, that
+  // programs here take again.
+  std::uint64_t LeftBytes(bool also_taken_again) const;
   // Bytes of a process that are not counted as room: contexts, and memory that only the device knows of. Of a process
   // without a shim that is all.
   static std::uint64_t Outside(const Process& process);

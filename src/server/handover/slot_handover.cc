@@ -57,24 +57,31 @@ void SlotHandover::OnLent(const MoverMessage& message) {
     return End(Fail(EMFILE, "the daemon does not have all host memory of the program",
                     "raise the limit of open files (LimitNOFILE=)"));
   slots_ = *lent;
-  GiveNext();
+  GiveMore();
 }
 
-// One at a time, so that they do not wait in the socket, where there may be only so many.
-void SlotHandover::GiveNext() {
-  if (taken_ == slots_.size()) return End({});
-  const wire::SwapEntry& entry = slots_[taken_];
+// A few at a time: their descriptors wait in the socket, where there may be only so many.
+void SlotHandover::GiveMore() {
+  while (given_ < slots_.size() && on_the_way_.size() < kMostSlotsOnTheWay) {
+    if (auto given = Give(slots_[given_++]); !given) return End(std::move(given));
+  }
+  if (on_the_way_.empty()) End({});
+}
+
+Result<void> SlotHandover::Give(const wire::SwapEntry& entry) {
   const int memory = from_.slots.MemoryOf(entry.memory);
-  if (memory < 0) return End(Fail(ESTALE, "the program has freed some of it meanwhile"));
+  if (memory < 0) return Fail(ESTALE, "the program has freed some of it meanwhile");
   if (!KeepThere(entry.memory, memory))
-    return End(Fail(EMFILE, "the daemon cannot keep more host memory", "raise the limit of open files (LimitNOFILE=)"));
+    return Fail(EMFILE, "the daemon cannot keep more host memory", "raise the limit of open files (LimitNOFILE=)");
   const MoverMessage message = {.type = MoverType::kSlotFor,
                                 .program = static_cast<std::uint64_t>(owner_),
                                 .bytes = entry.memory,
                                 .other = entry.key,
                                 .domain = entry.domain,
                                 .marks = MarksAt(to_.link.Gpu(), from_.link.Gpu(), entry.marks)};
-  if (!to_.link.Tell(message, memory)) End(NoMover("other"));
+  if (!to_.link.Tell(message, memory)) return NoMover("other");
+  on_the_way_[entry.memory] = entry;
+  return {};
 }
 
 // The next mover of that GPU gets it, too, and so does the next daemon.
@@ -89,15 +96,18 @@ bool SlotHandover::KeepThere(std::uint64_t number, int memory) {
 void SlotHandover::OnSecond(const MoverMessage* message) {
   if (complete_) return;  // the next mover of that GPU gets what this one had
   if (!message) return End(NoMover("other"));
-  if (message->type != MoverType::kSlotTaken || taken_ == slots_.size() || message->bytes != slots_[taken_].memory)
-    return;
+  const auto given = message->type == MoverType::kSlotTaken ? on_the_way_.find(message->bytes) : on_the_way_.end();
+  if (given == on_the_way_.end()) return;
   if (message->error != 0)
     return End(Fail(message->error, std::string("the other GPU's mover does not take what the program has: ") +
                                         std::strerror(message->error)));
   // An earlier stay of the same memory may have ended between the question and the answer.
-  if (!to_.slots.Has(message->bytes)) return GiveNext();
-  ++taken_;
-  GiveNext();
+  if (!to_.slots.Has(message->bytes)) {
+    if (auto again = Give(wire::SwapEntry(given->second)); !again) End(std::move(again));
+    return;
+  }
+  on_the_way_.erase(given);
+  GiveMore();
 }
 
 void SlotHandover::LetGo(const Side& side, std::uint64_t line) const {

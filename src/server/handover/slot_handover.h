@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <vector>
 
 #include "base/result.h"
@@ -12,6 +13,9 @@
 #include "server/swap/swap_slots.h"
 
 namespace tessera::server {
+
+// Slots whose descriptors may wait in the socket to a mover.
+inline constexpr std::size_t kMostSlotsOnTheWay = 16;
 
 // The marks that a slot with these marks of the pool of GPU `from` has in the pool of GPU `to` (wire::SwapEntry): of
 // its memory only.
@@ -22,7 +26,7 @@ std::uint32_t MarksAt(std::uint32_t to, std::uint32_t from, std::uint32_t marks)
 // lets go. After that the program gets a line to the second mover, and names there what it has.
 //
 // First the mover that has them marks them (kLend), so that neither pool ever gives them to another program; then the
-// other one takes them one by one (kSlotFor). On the loop's thread.
+// other one takes them (kSlotFor). On the loop's thread.
 class SlotHandover {
  public:
   // The pool of a GPU; all of it outlives the handover.
@@ -57,7 +61,8 @@ class SlotHandover {
   void OnFirst(const wire::MoverMessage* message);
   void OnSecond(const wire::MoverMessage* message);
   void OnLent(const wire::MoverMessage& message);
-  void GiveNext();
+  void GiveMore();
+  Result<void> Give(const wire::SwapEntry& entry);
   bool KeepThere(std::uint64_t number, int memory);
   // The slots leave that pool, as its mover is told.
   void LetGo(const Side& side, std::uint64_t line) const;
@@ -70,9 +75,10 @@ class SlotHandover {
   Done done_;              // empty: it has not begun, or has ended
   bool complete_ = false;  // the second mover has everything, and the first one too
   std::uint64_t ear_from_ = 0, ear_to_ = 0;
-  std::vector<wire::SwapEntry> slots_;  // all that go
-  std::size_t taken_ = 0;               // of them, in order: the second mover has them
-  std::vector<std::uint64_t> kept_;     // numbers of those that the second pool's keeper did not have before
+  std::vector<wire::SwapEntry> slots_;                   // all that go
+  std::size_t given_ = 0;                                // of them, in order: the second mover was told of them
+  std::map<std::uint64_t, wire::SwapEntry> on_the_way_;  // of these, by number: it has not answered
+  std::vector<std::uint64_t> kept_;  // numbers of those that the second pool's keeper did not have before
 };
 
 }  // namespace tessera::server

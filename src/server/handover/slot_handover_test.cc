@@ -57,16 +57,17 @@ TEST(SlotMarks, SayOnWhichGpuMemoryLiesUnlessItIsThatPoolsOwn) {
   EXPECT_EQ(MarksAt(1, 2, on_first), kTransit) << "back";
 }
 
-TEST_F(SlotHandoverTest, GivesOneAfterTheOtherAndThenTheFirstMoverLetsGo) {
+TEST_F(SlotHandoverTest, GivesAllAndThenTheFirstMoverLetsGo) {
   SayLent(2);
-  for (const std::uint64_t number : {1u, 3u}) {
-    const auto heard = to_.TakeHeard();
-    ASSERT_GE(heard.size(), 1u);
-    EXPECT_EQ(heard.back().type, MoverType::kSlotFor);
-    EXPECT_EQ(heard.back().bytes, number);
-    EXPECT_EQ(heard.back().other, number + 70);
-    EXPECT_EQ(heard.back().program, static_cast<std::uint64_t>(kOwner));
-    EXPECT_EQ(heard.back().domain, 7u);
+  const auto given = to_.TakeHeard();
+  ASSERT_EQ(given.size(), 2u);
+  for (const std::size_t n : {0u, 1u}) {
+    const std::uint64_t number = n == 0 ? 1 : 3;
+    EXPECT_EQ(given[n].type, MoverType::kSlotFor);
+    EXPECT_EQ(given[n].bytes, number);
+    EXPECT_EQ(given[n].other, number + 70);
+    EXPECT_EQ(given[n].program, static_cast<std::uint64_t>(kOwner));
+    EXPECT_EQ(given[n].domain, 7u);
     EXPECT_TRUE(to_.slots.Has(number) && from_.slots.Has(number)) << "either pool leads to it";
     EXPECT_FALSE(end_);
     SayTaken(number);
@@ -110,6 +111,26 @@ TEST_F(SlotHandoverTest, WhatIsNotTakenIsGivenBack) {
   const MoverMessage last = to_.TakeHeard().back();
   EXPECT_TRUE(last.type == MoverType::kGone && last.program == 0 && last.bytes == kOwner && last.other == 1);
   ExpectUndone();
+}
+
+TEST_F(SlotHandoverTest, WhatTheOtherMoverForgetsMeanwhileIsGivenAgain) {
+  SayLent(2);
+  to_.slots.Forget(1);  // an earlier stay of it has ended just now
+  to_.TakeHeard();
+  SayTaken(1);
+  EXPECT_EQ(to_.TakeHeard().size(), 1u);
+  SayTaken(3);
+  EXPECT_FALSE(end_);
+  SayTaken(1);
+  EXPECT_EQ(end_, 0);
+}
+
+TEST_F(SlotHandoverTest, GivesAFewAtATime) {
+  for (std::uint64_t number = 4; number < 24; ++number) from_.Put(number, SwapEntry::kParked | SwapEntry::kShared);
+  SayLent(22);
+  EXPECT_EQ(to_.TakeHeard().size(), kMostSlotsOnTheWay);
+  SayTaken(3);
+  EXPECT_EQ(to_.TakeHeard().size(), 1u);
 }
 
 TEST_F(SlotHandoverTest, AMoverThatEndsEndsIt) {

@@ -44,23 +44,39 @@ TEST_F(SlotsAheadTest, TellsOfFreeSlots) {
   from_.PutFree(5, SwapEntry::kTransit);
   Begin(SlotsAhead::What::kFree, 2);
   EXPECT_EQ(Heard(), (std::vector<std::uint64_t>{1, 3}));
+  EXPECT_FALSE(ahead_->Settled());
+  for (const std::uint64_t number : {1, 3}) to_.Say({.type = MoverType::kReached, .bytes = number});
+  EXPECT_TRUE(ahead_->Settled());
   ahead_.reset();
   const auto heard = to_.TakeHeard();
   ASSERT_EQ(heard.size(), 1u);
   EXPECT_TRUE(heard[0].type == MoverType::kReachOver && heard[0].program == kOwner);
 }
 
-TEST_F(SlotsAheadTest, TellsOfWhatTheProgramLeaves) {
-  Begin(SlotsAhead::What::kLeft);
+TEST_F(SlotsAheadTest, TellsOfWhatTheProgramShows) {
+  Begin(SlotsAhead::What::kShown, 3);
+  auto asked = from_.TakeHeard();
+  ASSERT_EQ(asked.size(), 1u);
+  EXPECT_TRUE(asked[0].type == MoverType::kShow && asked[0].bytes == 3 * wire::kChunkBytes);
   EXPECT_TRUE(to_.TakeHeard().empty());
   SayLeft(7);
   SayLeft(8, kOwner + 1);
   SayLeft(9);
   EXPECT_EQ(Heard(SwapEntry::kTransit | 2u << SwapEntry::kGpuShift), (std::vector<std::uint64_t>{7, 9}));
+  for (const std::uint64_t number : {7, 9}) to_.Say({.type = MoverType::kReached, .bytes = number});
+  EXPECT_FALSE(ahead_->Settled());
+  from_.Say({.type = MoverType::kShownAll, .program = kOwner + 1});
+  EXPECT_FALSE(ahead_->Settled());
+  from_.Say({.type = MoverType::kShownAll, .program = kOwner});
+  EXPECT_TRUE(ahead_->Settled());
+  ahead_.reset();
+  asked = from_.TakeHeard();
+  ASSERT_EQ(asked.size(), 1u);
+  EXPECT_TRUE(asked[0].type == MoverType::kShow && asked[0].bytes == 0);
 }
 
 TEST_F(SlotsAheadTest, OfAFewAtATime) {
-  Begin(SlotsAhead::What::kLeft);
+  Begin(SlotsAhead::What::kShown);
   for (std::uint64_t number = 1; number <= 20; ++number) SayLeft(number);
   EXPECT_EQ(to_.TakeHeard().size(), 16u);
   for (std::uint64_t number = 1; number <= 4; ++number) to_.Say({.type = MoverType::kReached, .bytes = number});
@@ -70,17 +86,20 @@ TEST_F(SlotsAheadTest, OfAFewAtATime) {
 }
 
 TEST_F(SlotsAheadTest, WhatIsFreedMeanwhileIsLeftOut) {
-  Begin(SlotsAhead::What::kLeft);
+  Begin(SlotsAhead::What::kShown);
   from_.Say({.type = MoverType::kSlotLeft, .program = kOwner, .bytes = 7});  // the daemon could not keep it
   SayLeft(8);
   EXPECT_EQ(to_.TakeHeard().size(), 1u);
 }
 
 TEST_F(SlotsAheadTest, AMoverThatEndsHearsNothingMore) {
-  Begin(SlotsAhead::What::kLeft);
+  Begin(SlotsAhead::What::kShown);
   for (std::uint64_t number = 1; number <= 20; ++number) SayLeft(number);
   to_.TakeHeard();
   to_.say(nullptr);
+  EXPECT_FALSE(ahead_->Settled()) << "the program shows still";
+  from_.say(nullptr);
+  EXPECT_TRUE(ahead_->Settled());
   to_.link.Reap();
   to_.link.Ensure(10 * kSecond);
   to_.Say({.type = MoverType::kReady});

@@ -50,12 +50,16 @@ void DirectWays::Open(const Process& process, GpuServer& from, GpuServer& to) {
                    .to = &to,
                    .direct = direct,
                    .ahead = std::make_unique<SlotsAhead>(*first, *second, process.pid,
-                                                         direct ? SlotsAhead::What::kLeft : SlotsAhead::What::kFree,
+                                                         direct ? SlotsAhead::What::kShown : SlotsAhead::What::kFree,
                                                          UpToChunks(bytes) / wire::kChunkBytes)});
 }
 
 bool DirectWays::Has(pid_t pid) const {
   return std::ranges::any_of(ways_, [pid](const Way& each) { return each.pid == pid && each.direct; });
+}
+
+bool DirectWays::Settled() const {
+  return std::ranges::all_of(ways_, [](const Way& each) { return each.ahead->Settled(); });
 }
 
 bool DirectWays::Any() const { return std::ranges::any_of(ways_, &Way::direct); }

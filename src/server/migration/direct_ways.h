@@ -28,6 +28,8 @@ class DirectWays {
   // several GPUs, or one that is suspended, nothing moves. The GPUs outlive the object.
   void Open(const std::vector<Process*>& processes, const VGpuTable::Gpus& gpus,
             const std::function<std::uint32_t(VgpuId)>& target);
+  // The new GPU's movers have mapped what may come.
+  bool Settled() const;
   // The program's memory goes directly.
   bool Has(pid_t pid) const;
   bool Any() const;

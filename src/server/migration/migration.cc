@@ -175,7 +175,7 @@ Result<void> Migration::Prepare(Nanos now) {
   const bool late = now - began_at_ > kMostPreparing;
   if (!late && !MoversReady()) return {};
   ways_.Open(Processes(), gpus_, [this](VgpuId vgpu) { return TargetOf(vgpu); });
-  return SuspendAll(now);
+  return late || ways_.Settled() ? SuspendAll(now) : Result<void>();
 }
 
 // One that starts would keep the driver from what the programs wait for.

@@ -15,9 +15,11 @@ void LeftMemory::Forgotten(std::uint64_t number, const SwapSlots& pool) {
   if (found->second.pools.empty()) slots_.erase(found);
 }
 
-std::uint64_t LeftMemory::BytesOn(std::uint32_t gpu, const std::function<bool(pid_t)>& counts) const {
-  std::uint64_t bytes = 0;
-  for (const auto& [number, slot] : slots_) bytes += slot.gpu == gpu && counts(slot.owner) ? wire::kChunkBytes : 0;
+std::map<pid_t, std::uint64_t> LeftMemory::BytesOn(std::uint32_t gpu) const {
+  std::map<pid_t, std::uint64_t> bytes;
+  for (const auto& [number, slot] : slots_) {
+    if (slot.gpu == gpu) bytes[slot.owner] += wire::kChunkBytes;
+  }
   return bytes;
 }
 

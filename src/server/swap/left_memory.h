@@ -3,7 +3,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <set>
 
@@ -12,9 +11,9 @@ namespace tessera::server {
 class SwapSlots;
 
 // GPU memory that programs have let go of and that stayed where it was, as slots of swap pools, until it is copied to
-// the programs' next memory: on which GPU it lies, whose it is, and which pools have it. While a pool keeps a descriptor
-// of it, its GPU has so much less for others. What an earlier daemon's programs left is not known here; the device
-// counts it as nobody's. On one thread.
+// the programs' next memory: on which GPU it lies, whose it is, and which pools have it. While a pool keeps a
+// descriptor of it, its GPU has so much less for others. What an earlier daemon's programs left is not known here; the
+// device counts it as nobody's. On one thread.
 class LeftMemory {
  public:
   // The pool is about to keep a new slot: memory of this GPU, which this program leaves.
@@ -23,8 +22,8 @@ class LeftMemory {
   void Kept(std::uint64_t number, const SwapSlots& pool);
   void Forgotten(std::uint64_t number, const SwapSlots& pool);
 
-  // Bytes of a GPU, of those programs of which `counts` is true.
-  std::uint64_t BytesOn(std::uint32_t gpu, const std::function<bool(pid_t)>& counts) const;
+  // Bytes of a GPU, by program.
+  std::map<pid_t, std::uint64_t> BytesOn(std::uint32_t gpu) const;
 
  private:
   struct Slot {

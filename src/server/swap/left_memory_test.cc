@@ -20,8 +20,9 @@ class LeftMemoryTest : public testing::Test {
   static bool Keep(SwapSlots& slots, std::uint64_t number) {
     return slots.Keep(number, UniqueFd(memfd_create("slot", MFD_CLOEXEC)));
   }
-  std::uint64_t On(std::uint32_t gpu, pid_t but = 0) const {
-    return left_.BytesOn(gpu, [but](pid_t pid) { return pid != but; }) / kChunkBytes;
+  std::uint64_t On(std::uint32_t gpu, pid_t owner = 40) const {
+    const auto bytes = left_.BytesOn(gpu);
+    return bytes.contains(owner) ? bytes.at(owner) / kChunkBytes : 0;
   }
 
   LeftMemory left_;
@@ -55,7 +56,7 @@ TEST_F(LeftMemoryTest, KnowsWhoseItIs) {
   first_.NoteLeft(1, 3, 40);
   first_.NoteLeft(2, 3, 41);
   EXPECT_TRUE(Keep(first_, 1) && Keep(first_, 2));
-  EXPECT_EQ(On(3, 40), 1u);
+  EXPECT_TRUE(On(3, 40) == 1 && On(3, 41) == 1 && On(3, 42) == 0);
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ class MoverProcess : public Mover {
         return false;
       case wire::MoverType::kSlotGone:
         holder_.Forget(message.bytes);
-        return true;
+        return false;
       case wire::MoverType::kReady:
         ready_ = message;
         HandOver(0);

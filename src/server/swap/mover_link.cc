@@ -81,6 +81,8 @@ void MoverLink::OnMessage(const wire::MoverMessage* message, Nanos now) {
       pool_.machine = message->bytes;
       pool_.pressure = static_cast<std::uint32_t>(message->other);
       return host_.machine();
+    case kSlotGone:
+      return host_.machine();
     case kFileIs:
       file_.used = message->other;
       if (std::exchange(file_.error, message->error) != message->error && message->error != 0)
@@ -100,6 +102,7 @@ void MoverLink::OnMessage(const wire::MoverMessage* message, Nanos now) {
     case kSlotTaken:
     case kSlotLeft:
     case kReached:
+    case kShownAll:
       return TellEars(message);
     default:
       return;

@@ -53,7 +53,7 @@ struct PoolGpu {
   SlotHandover::Side Side() { return {link, slots, holder}; }
 
   const std::uint32_t gpu;
-  SwapSlots slots = *SwapSlots::Make(8 * wire::kChunkBytes);
+  SwapSlots slots = *SwapSlots::Make(32 * wire::kChunkBytes);
   SwapFile file;
   SwapHolderLink holder;
   std::vector<wire::MoverMessage> heard;

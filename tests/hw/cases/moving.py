@@ -1,5 +1,9 @@
 """Programs that leave their GPU altogether, and come back to it or go to another: how long, and that all results are right."""
+import collections
+import os
+import random
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -325,7 +329,7 @@ _moved("torch_graph", "torch_train.py", "graph", "4000")
 _moved("torch_eager", "torch_train.py", "eager", "1500")
 _moved("generate", "generate.py", "300", module="transformers")
 _moved("jax", "jax_train.py", "40", module="jax", env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"})
-_moved("cupy", "cupy_math.py", module="cupy", pause_s=0.1)
+_moved("cupy", "cupy_math.py", "60", module="cupy", pause_s=0.1)
 
 
 @moving(soft=True, limit_s=120)
@@ -344,6 +348,99 @@ def refused(bench):
     worker.moves(20)
     worker.result()
     return "; ".join(said), said
+
+
+class _Crowd:
+    """Programs of several vGPUs, to which random things are done: they leave their GPUs, come back, go to others, are
+    evicted, frozen, thawed and killed. Operations begin while others are under way; what cannot be is refused."""
+
+    def __init__(self, bench, seed):
+        self.bench, self.random = bench, random.Random(seed)
+        self.gpus = len(_gpus(bench))
+        self.workers, self.tenants, self.counts = {}, {}, collections.Counter()
+        for number in range(6):
+            name = f"hw-random-{number}"
+            bench.vgpu(name, gpu=number % self.gpus)
+            self.start(name)
+
+    def start(self, name):
+        size = 64 * MIB if self.bench.soft else self.random.choice((256 * MIB, GIB, 3 * GIB))
+        if name.endswith(("0", "1", "2", "3")):
+            self.workers[name] = Worker(self.bench, self.bench.start_inside(ticker(self.bench, memory=size), vgpu=name))
+        else:
+            self.tenants[name] = tenants.start(self.bench, 3000, vgpu=name, memory=size, **{"memory-stride": 4096})
+
+    def post(self, name, verb, body=None):
+        self.bench.tessera.api("POST", f"/v1/vgpus/{name}/{verb}", body or {})
+
+    def step(self):
+        name = self.random.choice([*self.workers, *self.tenants])
+        kind, = self.random.choices(("migrate", "suspend", "resume", "evict", "freeze", "thaw", "check", "kill"),
+                                    (8, 6, 6, 3, 2, 2, 3, 1))
+        self.counts[kind] += 1
+        if kind == "migrate":
+            self.post(name, kind, {"gpus": [str(self.random.randrange(self.gpus))]})
+        elif kind == "check":
+            self.check(name)
+        elif kind == "kill":
+            self.kill(name)
+        else:
+            self.post(name, kind, {"to_bytes": 0} if kind == "evict" else {})
+
+    def check(self, name):
+        """It is back, goes on, and all of its words are right as far as it looks at them."""
+        def is_back():
+            for verb in ("thaw", "resume"):
+                self.post(name, verb)
+            vgpu = self.bench.tessera.vgpu(name)
+            process, = (each for each in self.bench.tessera.get("/v1/processes")["processes"] if each["vgpu"] == name)
+            return vgpu["migrating_to"] is None and process["suspension"] is None
+        self.bench.until(is_back, f"{name} is back", 60, 0.05)
+        if name in self.workers:
+            self.workers[name].moves(60)
+        else:
+            before = self.tenants[name].kernels()
+            self.bench.until(lambda: self.tenants[name].kernels() > before, f"{name} goes on", 60)
+
+    def kill(self, name):
+        one = self.workers.pop(name, None) or self.tenants.pop(name)
+        os.kill(one.pid, signal.SIGKILL)
+        one.program.wait(self.bench.left(60))
+        self.post(name, "thaw")
+        self.bench.until(lambda: self.bench.tessera.vgpu(name)["migrating_to"] is None, f"{name} is where it goes", 60)
+        self.start(name)
+
+    def end(self):
+        for name in [*self.workers, *self.tenants]:
+            self.check(name)
+        for worker in self.workers.values():
+            worker.result(60)
+        for tenant in self.tenants.values():
+            tenant.program.signal(15)
+            expect(tenant.done(60, 60)["verified"], "wrong results")
+
+
+@moving(name="random", soft=True, limit_s=580)
+def random_moves(bench):
+    """Random operations on programs that leave their GPUs and come back: all results are right, and nothing is left."""
+    steps = int(bench.options.get("moving.steps", 40 if bench.soft else 500))
+    seed = int(bench.options.get("moving.seed", 2026))
+    with bench.daemon(_pool(bench, (512 * MIB if bench.soft else 24 * GIB))):
+        before = [_used(gpu) for gpu in range(len(_gpus(bench)))]
+        crowd = _Crowd(bench, seed)
+        done, end = 0, time.monotonic() + bench.left(420)
+        while done < steps and time.monotonic() < end:
+            crowd.step()
+            done += 1
+        crowd.end()
+        figures = bench.tessera.raw("/metrics").splitlines()
+        moved = [line for line in figures if line.startswith(("tessera_migrations_total", "tessera_suspensions_total"))]
+        for gpu, used in enumerate(before):
+            _emptied(bench, gpu, (used or 0) + GIB)
+    expect(not any(line.startswith('tessera_suspensions_total{result="lost"}') and not line.endswith(" 0") for line in moved), f"{moved}")
+    expect(done == steps, f"{done} of {steps} only")
+    told = ", ".join(f"{count} {kind}" for kind, count in crowd.counts.most_common())
+    return f"{done} operations with seed {seed}: {told}; results right; {'; '.join(moved)}", dict(crowd.counts)
 
 
 @moving(soft=True, limit_s=150)
