@@ -106,6 +106,7 @@ Result<bool> Mover::RunOnce(Nanos most) {
   if (const auto finished = FinishCopies(); !finished) return std::unexpected(finished.error());
   for (const auto& [id, program] : programs_) program->GoOn();
   lent_.GoOn();
+  if (!place_.closing.empty() && !Loads()) place_.closing.pop_back();
   GrowOrStarve();
   Report();
   if (place_.broken) return std::unexpected(*place_.broken);
@@ -116,7 +117,7 @@ Result<bool> Mover::RunOnce(Nanos most) {
 void Mover::Wait(Nanos most) {
   const Nanos now = MonotonicNow();
   if (copier_.busy()) most = std::min(most, kLookForCopies);
-  if (lent_.Maps()) most = 0;
+  if (lent_.Maps() || (!place_.closing.empty() && !Loads())) most = 0;
   if (report_due_) most = std::min(most, report_at_ - now);
   if (resume_at_ != kNever) most = std::min(most, resume_at_ - now);
   if (prepare_at_ != kNever) most = std::min(most, prepare_at_ - now);
@@ -328,15 +329,18 @@ Demand Mover::DemandOfAll() const {
   return demand;
 }
 
+bool Mover::Loads() const {
+  return std::ranges::any_of(programs_, [](const auto& each) { return each.second->Loads(); });
+}
+
 void Mover::GrowOrStarve() {
   if (resume_at_ != kNever && place_.now >= resume_at_) {
     resume_at_ = kNever;
     growth_.Resume();
   }
   const Demand demand = DemandOfAll();
-  const bool loads = std::ranges::any_of(programs_, [](const auto& each) { return each.second->Loads(); });
   for (Grower& grower : growers_) {
-    if (!grower.busy()) Start(grower, growth_.Next(demand, loads));
+    if (!grower.busy()) Start(grower, growth_.Next(demand, Loads()));
     if (!grower.busy()) Start(grower, Ahead(grower, demand));
   }
   if (std::ranges::any_of(growers_, &Grower::busy) || growth_.Makes() || FileCold(demand)) return;

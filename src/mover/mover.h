@@ -49,6 +49,7 @@ class Mover {
   void OnGrown(Grower& grower);
   Result<void> FinishCopies();
   Demand DemandOfAll() const;
+  bool Loads() const;
   void GrowOrStarve();
   void Start(Grower& grower, PoolGrowth::Job job);
   PoolGrowth::Job Ahead(const Grower& grower, const Demand& demand);

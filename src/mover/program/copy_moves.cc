@@ -253,6 +253,8 @@ bool CopyMoves::Drop(Direction direction, std::uint64_t chunk) {
 
 void CopyMoves::OnCopied(const std::shared_ptr<Batch>& batch) {
   --copying_;
+  const bool waits = batch->direction == Direction::kIn && stored_.Parked() > 0;
+  if (waits) place_.closing.push_back(std::move(batch->window));
   batch->window.reset();
   if (line_.open()) return batch->direction == Direction::kOut ? GiveStored(batch) : GiveLoaded(batch);
   OnCopiedForNobody(*batch);

@@ -211,8 +211,6 @@ void Migration::Step(Nanos now) {
       return;
     case Phase::kSuspends:
       return AwaitSuspended(now);
-    case Phase::kGives:
-      return GiveNext(now);
     case Phase::kRecords:
       return AwaitRecorded(now);
     case Phase::kReturns:
@@ -222,7 +220,8 @@ void Migration::Step(Nanos now) {
   }
 }
 
-// A program that has ended is in nobody's way. One that came to a vGPU meanwhile goes along.
+// A program that has ended is in nobody's way. One that came to a vGPU meanwhile goes along. What has left the GPU is
+// handed over while the driver saves the rest.
 void Migration::AwaitSuspended(Nanos now) {
   bool all = true;
   for (const Process* process : Processes()) {
@@ -234,36 +233,27 @@ void Migration::AwaitSuspended(Nanos now) {
       const std::string& why = process->suspension.error;
       return GiveUp({EIO, why.empty() ? fmt::format("process {} was resumed meanwhile", process->pid) : why, ""}, now);
     }
-    all &= suspension->Phase() == SuspensionPhase::kSuspended;
+    const bool suspended = suspension->Phase() == SuspensionPhase::kSuspended;
+    all &= suspended;
+    if ((suspended || suspension->Phase() == SuspensionPhase::kSaves) &&
+        left_.emplace(process->pid, process->vgpu->id).second)
+      to_give_.emplace_back(process->pid, process->vgpu->id);
   }
-  if (!all) return;
-  // One may have been on its way to a file when this began, or have taken more memory since.
-  for (const Part& part : parts_) {
-    const VGpu* vgpu = table_.Find(part.vgpu);
-    if (auto whole = vgpu ? CheckWhole(*vgpu) : Result<void>(); !whole) return GiveUp(whole.error(), now);
-    if (auto fits = vgpu ? CheckSize(*vgpu, part.to) : Result<void>(); !fits) return GiveUp(fits.error(), now);
-  }
-  GiveAll(now);
+  if (auto may = GiveNext(); !may) return GiveUp(may.error(), now);
+  if (all && !gives_ && to_give_.empty()) Move(now);
 }
 
 // First the other movers have everything as well, then the vGPUs move, and then the first movers let go: what fails
 // before that changes nothing.
-void Migration::GiveAll(Nanos now) {
-  ways_.Close(Processes());
-  to_give_.clear();
-  for (const Process* process : Processes()) to_give_.emplace_back(process->pid, process->vgpu->id);
-  phase_ = Phase::kGives;
-  GiveNext(now);
-}
-
-void Migration::GiveNext(Nanos now) {
-  if (gives_) return;
-  while (!to_give_.empty()) {
+Result<void> Migration::GiveNext() {
+  while (!gives_ && !to_give_.empty()) {
     const auto [pid, id] = to_give_.back();
     to_give_.pop_back();
     const auto part = std::ranges::find(parts_, id, &Part::vgpu);
     const VGpu* vgpu = table_.Find(id);
     if (!vgpu || part->to == vgpu->gpu) continue;
+    // It may have been on its way to a file when this began.
+    if (auto whole = went_back_ ? Result<void>() : CheckWhole(*vgpu); !whole) return whole;
     const auto process = std::ranges::find(vgpu->processes, pid, &Process::pid);
     if (process == vgpu->processes.end() || (*process)->residence.Swapped() == 0) continue;
     gives_ = true;
@@ -271,16 +261,27 @@ void Migration::GiveNext(Nanos now) {
                 [this, alive = alive_, pid, from = vgpu->gpu, to = part->to](Result<MemoryGiver::Given> given) {
                   if (!*alive) return;
                   gives_ = false;
+                  const Nanos now = MonotonicNow();
                   // The driver had said otherwise. The next one goes through host memory.
                   if (!given && given.error().code == EINVAL && ways_.Has(pid))
                     gpus_[to]->Placement().CannotReach(from);
-                  if (!given) return GiveUp(given.error(), MonotonicNow());
+                  if (phase_ != Phase::kSuspends) return;
+                  if (!given) return GiveUp(given.error(), now);
                   given_.push_back(std::move(*given));
-                  GiveNext(MonotonicNow());
+                  AwaitSuspended(now);
                 });
-    return;
+  }
+  return {};
+}
+
+// One may have taken more memory since this began.
+void Migration::Move(Nanos now) {
+  for (const Part& part : parts_) {
+    const VGpu* vgpu = went_back_ ? nullptr : table_.Find(part.vgpu);
+    if (auto fits = vgpu ? CheckSize(*vgpu, part.to) : Result<void>(); !fits) return GiveUp(fits.error(), now);
   }
   PassFault("migration.given");
+  ways_.Close(Processes());
   if (auto moved = MoveVGpus(now); !moved) return GiveUp(moved.error(), now);
   // If the daemon ends now, the state files lead the next one to either GPU.
   for (const auto& given : given_) given->KeepBoth();
@@ -344,7 +345,9 @@ void Migration::GoBack(const Error& why, Nanos now) {
   failure_ = why;
   went_back_ = true;
   for (Part& part : parts_) std::swap(part.from, part.to);
-  GiveAll(now);
+  left_.clear();
+  phase_ = Phase::kSuspends;
+  AwaitSuspended(now);
 }
 
 // Nothing has moved since: the programs go on where they are.

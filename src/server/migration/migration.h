@@ -69,7 +69,7 @@ class Migration {
   std::uint32_t TargetOf(VgpuId vgpu) const { return std::ranges::find(parts_, vgpu, &Part::vgpu)->to; }
 
  private:
-  enum class Phase { kPrepares, kSuspends, kGives, kRecords, kReturns, kOver };
+  enum class Phase { kPrepares, kSuspends, kRecords, kReturns, kOver };
   struct Part {
     VgpuId vgpu = 0;
     std::uint32_t from = 0, to = 0;
@@ -83,8 +83,8 @@ class Migration {
   Result<void> SuspendAll(Nanos now);
   Result<void> Suspend(pid_t pid, Nanos now);
   void AwaitSuspended(Nanos now);
-  void GiveAll(Nanos now);
-  void GiveNext(Nanos now);
+  Result<void> GiveNext();
+  void Move(Nanos now);
   Result<void> MoveVGpus(Nanos now);
   void AwaitRecorded(Nanos now);
   void ReturnAll(Nanos now);
@@ -102,7 +102,8 @@ class Migration {
   Phase phase_ = Phase::kPrepares;
   std::set<pid_t> pids_;
   std::set<pid_t> was_suspended_;                  // before this began: stay so
-  std::vector<std::pair<pid_t, VgpuId>> to_give_;  // processes whose host memory is to go to other movers
+  std::set<std::pair<pid_t, VgpuId>> left_;        // processes whose memory has left the GPU,
+  std::vector<std::pair<pid_t, VgpuId>> to_give_;  // and is to go to other movers
   std::vector<MemoryGiver::Given> given_;          // and what of it is there
   DirectWays ways_;
   std::function<bool()> recorded_;  // kRecords: the state files have the vGPUs where they are

@@ -41,12 +41,20 @@ class MigrationTest : public testing::Test {
     gpus_[process_.vgpu->gpu]->Leave(process_, now_);
   }
 
-  // Until the program is suspended, and this asks for what it has in host memory.
+  // Until this asks for what the program has in host memory.
   void Begin() {
     ASSERT_TRUE(migration_->Begin(now_));
     step_.Arm(MonotonicNow());
     ASSERT_TRUE(loop_->Run());
     ASSERT_TRUE(handover_);
+  }
+  // Until the vGPU has moved.
+  void Move() {
+    moves_ = true;
+    ASSERT_TRUE(migration_->Begin(now_));
+    step_.Arm(MonotonicNow());
+    ASSERT_TRUE(loop_->Run());
+    EXPECT_EQ(vgpu_->gpu, 1u);
   }
   // The movers do all that they are asked.
   void Give() {
@@ -75,6 +83,7 @@ class MigrationTest : public testing::Test {
   PoolGpu from_{*loop_}, to_{*loop_};
   MemoryGiver::Given handover_;  // under way
   bool recorded_ = false;
+  bool moves_ = false;
   const Migration::Means means_{.give =
                                     [this](const Process&, GpuServer&, GpuServer&, MemoryGiver::Done done) {
                                       handover_ =
@@ -83,12 +92,14 @@ class MigrationTest : public testing::Test {
                                         EXPECT_TRUE(given);
                                         done(std::move(handover_));
                                       }));
-                                      loop_->Stop();
+                                      if (!moves_) loop_->Stop();
                                     },
                                 .save = [this] { return [this] { return recorded_; }; }};
   std::optional<Migration> migration_;
   EventLoop::Timer step_{*loop_, [this] {
                            migration_->Step(MonotonicNow());
+                           if (moves_ && handover_) Give();
+                           if (vgpu_->gpu != 0) loop_->Stop();
                            step_.ArmIn(kMillisecond);
                          }};
 };
@@ -106,10 +117,16 @@ TEST_F(MigrationTest, AProgramThatHasNotComeBackToThisDaemonYetIsNotLeftBehind) 
   EXPECT_TRUE(migration_->Begin(now_));
 }
 
-TEST_F(MigrationTest, TheFirstMoverLetsGoWhenItIsRecordedWhereTheVGpuIs) {
+TEST_F(MigrationTest, WhatHasLeftIsHandedOverWhileTheDriverSavesTheRest) {
   Begin();
+  EXPECT_EQ(suspensions_.Find(PoolGpu::kOwner)->Phase(), SuspensionPhase::kSaves);
   Give();
-  EXPECT_EQ(vgpu_->gpu, 1u);
+  EXPECT_EQ(vgpu_->gpu, 0u) << "it is not saved yet";
+  EXPECT_TRUE(InPools(true, true));
+}
+
+TEST_F(MigrationTest, TheFirstMoverLetsGoWhenItIsRecordedWhereTheVGpuIs) {
+  Move();
   migration_->Step(now_);
   EXPECT_TRUE(InPools(true, true));
   recorded_ = true;
@@ -119,9 +136,7 @@ TEST_F(MigrationTest, TheFirstMoverLetsGoWhenItIsRecordedWhereTheVGpuIs) {
 
 // A daemon writes the state files at its end: the next one finds the vGPU on the new GPU.
 TEST_F(MigrationTest, ADaemonThatEndsBeforeThatIsRecordedTakesNothingFromEitherMover) {
-  Begin();
-  Give();
-  EXPECT_EQ(vgpu_->gpu, 1u);
+  Move();
   migration_.reset();
   EXPECT_TRUE(InPools(true, true));
   EXPECT_TRUE(to_.TakeHeard().empty());

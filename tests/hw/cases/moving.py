@@ -221,7 +221,8 @@ def _longest_gaps(bench, moves, full):
             bench.tell(f"to GPU {to}: longest gap {rows[-1][0]:.2f} s, the command took {took:.2f} s; "
                        + ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in spent.items() if seconds > 0.005))
             if other:
-                other.result()
+                other.program.signal(9)
+                other.program.wait(bench.left(30))
             if not full:  # nothing of it is on the GPU that it left, nor twice on the other
                 emptied = [_emptied(bench, gpu, 2 * GIB + (size if gpu == to else 0)) for gpu in {home, target}]
                 bench.tell(f"nothing is left after {max(emptied):.2f} s")
