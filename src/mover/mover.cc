@@ -105,6 +105,7 @@ Result<bool> Mover::RunOnce(Nanos most) {
   for (int i = 0; i < count; ++i) OnEvent(events[i].data.fd, events[i].events);
   if (const auto finished = FinishCopies(); !finished) return std::unexpected(finished.error());
   for (const auto& [id, program] : programs_) program->GoOn();
+  LendWhatIsStill();
   lent_.GoOn();
   if (!place_.closing.empty() && !Loads()) place_.closing.pop_back();
   GrowOrStarve();
@@ -172,7 +173,7 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
   if (message.type == MoverType::kPrepare) return growth_.AimAhead(message.bytes / kChunkBytes);
   if (message.type == MoverType::kRest) return growth_.Rest(message.bytes != 0);
   if (message.type == MoverType::kSlot) return OnSlot(message.bytes, std::move(fd));
-  if (message.type == MoverType::kLend) return lent_.OnLend(static_cast<pid_t>(message.bytes));
+  if (message.type == MoverType::kLend) return lends_.push_back(static_cast<pid_t>(message.bytes));
   if (message.type == MoverType::kSlotFor) return lent_.OnSlotFor(message, std::move(fd));
   if (message.type == MoverType::kShow) return OnShow(message);
   if (message.type == MoverType::kReach) return lent_.OnReach(message, std::move(fd));
@@ -197,6 +198,8 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
       return program->Park();
     case MoverType::kSave:
       return SaveProgram(*program, message, std::move(fd));
+    case MoverType::kRelocate:
+      return program->Relocate();
     case MoverType::kUnsave:
       return program->Unsave();
     default:
@@ -220,6 +223,16 @@ void Mover::OnProgram(const MoverMessage& message, UniqueFd fd) {
                     std::make_shared<Program>(place_, message.program, static_cast<pid_t>(message.bytes), message.other,
                                               std::move(fd), file ? file.mapped() : nullptr));
   domains_[message.program] = message.other;
+}
+
+// What is on its way to another slot is lent when it is there.
+void Mover::LendWhatIsStill() {
+  std::erase_if(lends_, [this](pid_t owner) {
+    const bool waits = std::ranges::any_of(
+        programs_, [owner](const auto& each) { return each.second->pid() == owner && each.second->Relocates(); });
+    if (!waits) lent_.OnLend(owner);
+    return !waits;
+  });
 }
 
 void Mover::OnShow(const MoverMessage& message) {

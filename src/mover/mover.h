@@ -45,6 +45,7 @@ class Mover {
   void Admit(std::uint64_t number);
   void OnKept(const wire::MoverMessage& message);
   void OnShow(const wire::MoverMessage& message);
+  void LendWhatIsStill();
   bool Give(const wire::MoverMessage& message, int fd);
   void OnGrown(Grower& grower);
   Result<void> FinishCopies();
@@ -72,6 +73,7 @@ class Mover {
   std::optional<SwapFile> file_;
   Workplace place_;
   LentSlots lent_;
+  std::vector<pid_t> lends_;  // programs of which the daemon wants to hear that they are lent
   std::map<std::uint64_t, std::shared_ptr<Program>> programs_;  // by the daemon's number
   std::map<std::uint64_t, Domain> domains_;                     // of these
   // Files of programs that the daemon introduces next.

@@ -338,11 +338,13 @@ TEST_P(MoverParkKilled, LosesNothing) {
 TEST(MoverPark, GoesAwayAtOnceAndComesBack) {
   TestProgram program(4);
   TestMover mover({.wanted = 8, .most = 8, .program = &program});
-  mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 4 * kChunkBytes, .other = wire::kEvictAway});
+  mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 4 * kChunkBytes, .other = wire::kEvictInPlace});
+  mover.Send({.type = MoverType::kRelocate, .program = 1});
   EXPECT_EQ(mover.Await(1, MoverType::kEvicted).error, 0);
   EXPECT_EQ(program.InFile(), 4u);
   EXPECT_TRUE(program.HostMemories().empty());
   ExpectParked(mover.Park(1));
+  EXPECT_TRUE(mover.Until([&] { return mover.pool().other == 4 * kChunkBytes; }));
   mover.BringBack(program);
 }
 
@@ -363,16 +365,18 @@ TEST(MoverPark, AProgramThatImportsNothingMovesFromTheFileAsWell) {
   EXPECT_TRUE(program.IsIntact());
 }
 
-class MoverAwayKilled : public testing::TestWithParam<std::tuple<std::uint64_t, const char*>> {};
+// The first one: whether what was left in place goes on to host memory.
+class MoverAwayKilled : public testing::TestWithParam<std::tuple<bool, const char*>> {};
 
 TEST_P(MoverAwayKilled, LosesNothing) {
-  const auto [how, fault] = GetParam();
+  const auto [relocates, fault] = GetParam();
   TestSlots slots;
   TestProgram program(4);
   {
     TestMover mover({.fault = fault, .slots = &slots, .most = 8, .program = &program});
-    mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 4 * kChunkBytes, .other = how});
-    if (mover.Until([&] { return mover.Has(1, MoverType::kEvicted); }))
+    mover.Send({.type = MoverType::kEvict, .program = 1, .bytes = 4 * kChunkBytes, .other = wire::kEvictInPlace});
+    if (relocates) mover.Send({.type = MoverType::kRelocate, .program = 1});
+    if (mover.Until([&] { return mover.Has(1, MoverType::kEvicted) && (!relocates || mover.pool().other > 0); }))
       mover.Send({.type = MoverType::kLoad, .program = 1, .bytes = 4 * kChunkBytes});
     EXPECT_FALSE(mover.Until([&] { return mover.Has(1, MoverType::kLoaded); }));
     mover.ExpectKilled(SIGKILL);
@@ -385,11 +389,11 @@ TEST_P(MoverAwayKilled, LosesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Steps, MoverAwayKilled,
-                         testing::Combine(testing::Values(wire::kEvictAway, wire::kEvictInPlace),
-                                          testing::Values("mover.away.sent", "mover.freed.received",
+                         testing::Combine(testing::Bool(),
+                                          testing::Values("mover.left.told", "mover.away.sent", "mover.freed.received",
                                                           "mover.loaded.sent", "mover.taken.received")));
-INSTANTIATE_TEST_SUITE_P(InPlace, MoverAwayKilled,
-                         testing::Combine(testing::Values(wire::kEvictInPlace), testing::Values("mover.left.told")));
+INSTANTIATE_TEST_SUITE_P(Relocations, MoverAwayKilled,
+                         testing::Combine(testing::Values(true), testing::Values("mover.relocated:2")));
 
 // The first one: while it is parked, and nothing is under way.
 INSTANTIATE_TEST_SUITE_P(Steps, MoverParkKilled,

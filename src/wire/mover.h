@@ -26,10 +26,10 @@ enum class MoverType : std::uint32_t {
               // the pool. Such a program need not be known
   kEvict =
       4,  // bring out chunks of the program that have this many more bytes of GPU memory, or a little more than that;
-          // other: kEvictHoles: whole chunks with holes, those with most first; kEvictAway: the program is to hold
-          // nothing of what goes out, as if it were parked then; kEvictInPlace: likewise, and the GPU memory of whole
-          // chunks stays where it is, as slots that the program holds nothing of (kSlotLeft). From now until kLoad or
-          // kSettle, what the program has in host memory may go on to the file
+          // other: kEvictHoles: whole chunks with holes, those with most first; kEvictInPlace: the program is to
+          // hold nothing of what goes out, as if it were parked then, and the GPU memory of whole chunks stays where it
+  // is, as slots that the program holds nothing of (kSlotLeft). From now until kLoad or kSettle, what the program
+  // has in host memory may go on to the file
   kLoad = 5,     // bring in chunks of the program that take this many more bytes of GPU memory at most. other: of
                  // these, what may be holes of whole chunks; kAnyHoleBytes: each chunk comes back whole
   kSettle = 6,   // make all addresses of the program valid; none of its chunks is in the file, or parked, then
@@ -64,8 +64,10 @@ enum class MoverType : std::uint32_t {
   kShow = 16,  // program: a pid; bytes: the program shows so much of its GPU memory, and goes on: each whole chunk is a
                // slot from now on (kSlotLeft), which is the program's as soon as it goes by kEvictInPlace. 0: no more,
                // and what did not go is given up. Answered by kShownAll if not 0
-  kSlotKept = 9,  // the answer to kSlotMade and kSlotLeft: the slot of this number (bytes) is kept for the next mover,
-                  // as far as it can be. Now programs may have it. error: of kSlotLeft, why it is not kept, errno value
+  kRelocate = 17,  // what the program leaves in place, or has left there, goes on to slots of host memory until kLoad,
+                   // and comes free (kSlotGone). kLend and kSave wait for what is under way
+  kSlotKept = 9,   // the answer to kSlotMade and kSlotLeft: the slot of this number (bytes) is kept for the next mover,
+  // as far as it can be. Now programs may have it. error: of kSlotLeft, why it is not kept, errno value
   // mover → daemon
   kReady = 65,   // it can move
   kPoolIs = 66,  // bytes: the size of the pool; other: the part in use; error: why it stopped growing, errno value
@@ -111,7 +113,7 @@ enum class MoverType : std::uint32_t {
 };
 
 inline constexpr std::uint64_t kAnyHoleBytes = UINT64_MAX;
-inline constexpr std::uint64_t kEvictHoles = 1, kEvictAway = 2, kEvictInPlace = 4;
+inline constexpr std::uint64_t kEvictHoles = 1, kEvictInPlace = 2;
 
 // A GPU, as the file of a suspended program names it (docs/suspended-file.md). Texts end with a 0.
 struct SuspendedGpu {

@@ -18,11 +18,13 @@ struct Batch {
     ChunkPart part;
     bool dropped = false;  // the program needs it no more
     bool parked = false;   // coming in: the program holds nothing of the slot
+    Slot from = 0;         // of `relocates`
   };
   Direction direction = Direction::kOut;
   bool away = false;  // going out: the program gets nothing of the slots
   // Of slots of this GPU's memory, where it stays: those that the daemon has not said of whether it keeps them.
   std::size_t not_kept = 0;
+  bool relocates = false;  // from slots of this GPU's memory to other slots
   std::shared_ptr<Program> program;
   std::vector<Entry> entries;
   std::unique_ptr<Window> window;  // until the copy has ended

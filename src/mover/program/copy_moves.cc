@@ -130,9 +130,9 @@ void CopyMoves::GoOn(std::uint64_t loadable, int error) {
   if (!active_) return;
   MoveTask& task = TaskOf(*active_);
   const bool in = *active_ == Direction::kIn;
-  const std::uint64_t most = !in && in_place_                      ? wire::kMostChunks
-                             : (in ? stored_.Parked() > 0 : away_) ? kAtATimeOfAll
-                                                                   : kAtATime;
+  const std::uint64_t most = !in && in_place_             ? wire::kMostChunks
+                             : in && stored_.Parked() > 0 ? kAtATimeOfAll
+                                                          : kAtATime;
   while (task.left > 0 && task.error == 0) {
     if (in && place_.pool.Count().transits_given_up > kMostLeft) return;
     if (questions_.Asks() >= kMostAsked || questions_.Asks() + batches_.size() >= kMostUnderWay) return;
@@ -273,7 +273,7 @@ void CopyMoves::OnCopiedForNobody(const Batch& batch) {
 
 void CopyMoves::GiveStored(const std::shared_ptr<Batch>& batch) {
   std::vector<int> fds;
-  batch->away = away_ || !stored_.imports;
+  batch->away = in_place_ || !stored_.imports;
   line_.Send(StoredMessage(context_, *batch, fds), fds);
   PassFault(batch->away ? "mover.away.sent" : "mover.stored.sent");
   questions_.Expect({.type = LineType::kStored, .batch = batch}, place_.now);
@@ -447,7 +447,8 @@ Result<void> CopyMoves::OnFreed(const LineMessage& message) {
     if (kept || entry.dropped) {
       place_.pool.GiveBack(entry.slot);
     } else {
-      stored_.Add(entry.chunk, {.tier = tier, .number = place_.stored++, .slot = entry.slot});
+      stored_.Add(entry.chunk,
+                  {.tier = tier, .number = place_.stored++, .slot = entry.slot, .units = entry.part.units});
     }
     (kept ? task.left : freed) += entry.part.Taken();
     if (!kept) copied_[static_cast<std::size_t>(Direction::kOut)] += wire::CountOf(entry.part.units);

@@ -33,10 +33,9 @@ class CopyMoves {
   // The daemon wishes that GPU memory of this many units more is moved. `holes`: going out, not 0: chunks with holes
   // go, those with most first; coming in: so many of the units may be holes, or kAnyHoles.
   void Wish(Direction direction, std::uint64_t units, std::uint64_t holes);
-  // Whether what goes out from now on is parked at once: the program never holds it. `in_place`: and nothing of whole
-  // chunks is copied; their GPU memory becomes slots.
-  void GoAway(bool away, bool in_place) {
-    away_ = away;
+  // Whether what goes out from now on is parked at once: the program never holds it, and nothing of whole chunks is
+  // copied; their GPU memory becomes slots.
+  void GoAway(bool in_place) {
     in_place_ = in_place;
     left_out_ = 0;
   }
@@ -106,7 +105,7 @@ class CopyMoves {
   std::size_t copying_ = 0;                      // of batches_
   std::array<MoveTask, 2> tasks_;                // by Direction
   std::optional<Direction> active_;              // of the wish that is under way
-  bool away_ = false, in_place_ = false;
+  bool in_place_ = false;
   std::uint64_t left_out_ = 0;  // chunks that cannot go out in place, and found no slot
   // Since the mover knows the program, by Direction: units of GPU memory that came free or were taken, and of these
   // what was copied.

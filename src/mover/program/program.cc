@@ -34,6 +34,7 @@ Program::Program(Workplace& place, std::uint64_t id, pid_t pid, Domain domain, U
       line_(place.epoll, std::move(line)),
       shown_(context_, line_, questions_),
       copies_(context_, line_, questions_, stored_, shown_),
+      relocations_(context_, stored_),
       files_(context_, line_, questions_, stored_, copies_),
       park_(context_, line_, questions_, stored_),
       saves_(context_, stored_, std::move(file)) {}
@@ -41,13 +42,14 @@ Program::Program(Workplace& place, std::uint64_t id, pid_t pid, Domain domain, U
 // ---- the daemon's wishes ----
 
 void Program::Evict(std::uint64_t units, std::uint64_t how) {
-  copies_.GoAway(how == wire::kEvictAway || how == wire::kEvictInPlace, how == wire::kEvictInPlace);
+  copies_.GoAway(how == wire::kEvictInPlace);
   Move(Direction::kOut, units, how == wire::kEvictHoles ? how : 0);
 }
 
 void Program::Move(Direction direction, std::uint64_t units, std::uint64_t holes) {
   files_.Wish(direction == Direction::kOut);
   if (direction == Direction::kIn) saves_.Return();
+  if (direction == Direction::kIn) relocations_.Stop();
   copies_.Wish(direction, units, holes);
 }
 
@@ -81,7 +83,8 @@ void Program::Gone() {
 // ---- going on ----
 
 void Program::AddDemand(Demand& demand) const {
-  if (const std::uint64_t chunks = files_.ToRead() + saves_.ToRead() + copies_.Demand(); chunks > 0)
+  if (const std::uint64_t chunks = files_.ToRead() + saves_.ToRead() + copies_.Demand() + relocations_.Demand();
+      chunks > 0)
     demand[context_.domain] += chunks;
 }
 
@@ -95,23 +98,25 @@ void Program::GoOn() {
   if (!line_.open()) return;
   if (!stored_.imports && !std::exchange(told_, true)) context_.Tell({.type = wire::MoverType::kNoHostMemory});
   shown_.GoOn();
-  saves_.GoOn(copies_.Idle() && files_.Idle() && !park_.Parks(), claimed_ || answers_);
+  relocations_.GoOn();
+  saves_.GoOn(copies_.Idle() && relocations_.Idle() && files_.Idle() && !park_.Parks(), claimed_ || answers_);
   if (saves_.Busy()) return;
   park_.GoOn(!copies_.Idle(), !files_.Idle());
   if (park_.Parks()) return;
-  copies_.Activate();
+  if (!relocations_.Busy()) copies_.Activate();
   files_.GoOn();
   copies_.GoOn(files_.Loadable(), files_.error());
 }
 
 void Program::Starve() {
+  relocations_.Starve();
   saves_.Starve();
   files_.Starve();
   if (copies_.Starve() || files_.error() != 0) GoOn();
 }
 
 void Program::OnCopied(const std::shared_ptr<Batch>& batch) {
-  copies_.OnCopied(batch);
+  batch->relocates ? relocations_.OnCopied(batch) : copies_.OnCopied(batch);
   if (!line_.open() && context_.gone) LeaveSlots();
   batch->program.reset();
 }

@@ -10,6 +10,7 @@
 #include "mover/program/line.h"
 #include "mover/program/park_moves.h"
 #include "mover/program/questions.h"
+#include "mover/program/relocations.h"
 #include "mover/program/save_moves.h"
 #include "mover/program/shown_chunks.h"
 #include "mover/program/stored_chunks.h"
@@ -36,6 +37,7 @@ class Program : public std::enable_shared_from_this<Program> {
   void Save(UniqueFd file, SuspendedHeader of);
   void Unsave() { saves_.Unsave(); }
   void Show(std::uint64_t chunks) { shown_.Show(chunks); }
+  void Relocate() { relocations_.Begin(); }
   void Gone();
 
   // Handles the events that epoll reports for the line.
@@ -48,6 +50,8 @@ class Program : public std::enable_shared_from_this<Program> {
   }
   void OnDisk(const std::shared_ptr<FileMove>& move, const Result<void>& result);
   pid_t pid() const { return context_.pid; }
+  // What it left in place is on its way to host memory.
+  bool Relocates() const { return !relocations_.Idle(); }
   bool HasLine() const { return line_.open(); }
 
   // Asks the program for as much as there is room for, and ends moves that are done.
@@ -89,6 +93,7 @@ class Program : public std::enable_shared_from_this<Program> {
   StoredChunks stored_;
   ShownChunks shown_;
   CopyMoves copies_;
+  Relocations relocations_;
   FileMoves files_;
   ParkMoves park_;
   SaveMoves saves_;

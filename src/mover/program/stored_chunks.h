@@ -28,10 +28,11 @@ struct Stored {
     kUnsaving,   // in that file, and being copied to a slot
   };
   Tier tier = Tier::kSlot;
-  std::uint64_t number = 0;        // the lower, the longer it has been stored (Workplace::stored)
-  Slot slot = 0;                   // in all tiers but kFile and kSaved
-  Place place = 0;                 // in kFile; in kSaved and kUnsaving: of the table of the program's own file
-  std::shared_ptr<FileMove> move;  // in kFiling, kReading and kUnsaving
+  std::uint64_t number = 0;             // the lower, the longer it has been stored (Workplace::stored)
+  Slot slot = 0;                        // in all tiers but kFile and kSaved
+  wire::Units units = wire::kAllUnits;  // what of it has contents, as far as this mover knows
+  Place place = 0;                      // in kFile; in kSaved and kUnsaving: of the table of the program's own file
+  std::shared_ptr<FileMove> move;       // in kFiling, kReading and kUnsaving
 };
 
 // The chunks of one program that are out, by its names for them. How many are in a tier is asked in every turn of the

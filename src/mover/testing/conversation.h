@@ -78,7 +78,8 @@ class Conversation : public testing::Test {
   }
   void OnTold(const MoverMessage& message) {
     told_[message.type] = message;
-    if (message.type == MoverType::kSlotMade && keeps_) Tell({.type = MoverType::kSlotKept, .bytes = message.bytes});
+    const bool slot = message.type == MoverType::kSlotMade || message.type == MoverType::kSlotLeft;
+    if (slot && keeps_) Tell({.type = MoverType::kSlotKept, .bytes = message.bytes});
   }
   MoverMessage Pool() { return told_[MoverType::kPoolIs]; }
   MoverMessage End(MoverType type) {

@@ -86,6 +86,16 @@ bool ProgramParts::HaveLeft() const {
   return left;
 }
 
+bool ProgramParts::Relocates(bool asks) const {
+  bool any = false;
+  ForEach([&](GpuServer& gpu, const Process& process) {
+    if (process.suspension.in_place || !gpu.Placement().HasLeft(process.pid)) return;
+    any = true;
+    if (asks) gpu.Residency().Link().Order(process, wire::MoverType::kRelocate);
+  });
+  return any;
+}
+
 void ProgramParts::GiveUpRoom() const {
   ForEach([](GpuServer& gpu, Process& process) {
     if (gpu.Swaps() && !process.suspension.Absent()) GiveUpRoom(process);

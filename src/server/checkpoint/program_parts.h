@@ -54,6 +54,8 @@ class ProgramParts {
   bool HoldHostMemory() const;
   // Whether all that can be moved has gone out, and the program holds nothing of it.
   bool HaveLeft() const;
+  // Whether memory of it lies where it left it, on its way to host memory (wire::MoverType::kRelocate). Asks for that.
+  bool Relocates(bool asks) const;
   // Nothing of the program is on its GPUs any more: notes the room of those that are not yet absent, contexts included,
   // and gives it up. Where memory is not swapped, the ledger keeps it for them.
   void GiveUpRoom() const;

@@ -19,6 +19,7 @@ namespace {
 // How often the driver is asked what a program is, if it does not say.
 constexpr int kMostTries = 5;
 constexpr Nanos kBetweenTries = kSecond;
+constexpr Nanos kAskToRelocateEvery = kSecond;
 // How long the program works on while what makes the driver's calls starts: a second or two (Checkpointer::Prepare).
 constexpr Nanos kMostPreparing = 3 * kSecond;
 
@@ -131,6 +132,7 @@ void Suspension::Step(Nanos now) {
     case kLeaves:
       return AwaitLeave(now);
     case kSaves:
+      if (saved_) return AwaitRelocated(now);
       if (!quiet_) return AwaitQuiet(now);
       if (std::exchange(taken_over_, false)) {  // its last call may still be under way, and was Lock if it is unlocked
         ask_at_ = kNever;
@@ -287,6 +289,19 @@ void Suspension::Unlock(std::optional<Error> why) {
 
 void Suspension::Saved(Nanos now) {
   PassFault("suspension.saved");
+  saved_ = true;
+  since_ = asked_at_ = now;
+  AwaitRelocated(now);
+}
+
+// Another mover does not know that it should. What finds no host memory stays where it is.
+void Suspension::AwaitRelocated(Nanos now) {
+  const bool asks = now - asked_at_ > kAskToRelocateEvery;
+  if (asks) asked_at_ = now;
+  const bool relocates = parts_.Relocates(asks);
+  if (relocates && now - since_ < bounds_.still) return;
+  if (relocates) log::Warn("process {}: some of its memory stays on the GPU: there is no host memory for it", pid_);
+  saved_ = false;
   parts_.GiveUpRoom();
   Enter(kSuspended, now);
   figures_.Note(SuspensionResult::kSuspended, ByItself());

@@ -81,6 +81,7 @@ class Suspension {
   void AwaitQuiet(Nanos now);
   void Lock();
   void Saved(Nanos now);
+  void AwaitRelocated(Nanos now);
   void CallFailed(const Error& why, wire::CheckpointOperation call);
   void FindOut(const Error& why);
   void AskLater(const Error& error, Nanos now);
@@ -108,6 +109,8 @@ class Suspension {
   std::uint64_t left_to_move_ = 0;  // bytes, at the last look
   ProgramFile file_;
   bool to_file_ = false;  // it is to go there
+  bool saved_ = false;    // kSaves: by the driver; memory that Tessera moves is on its way to host memory
+  Nanos asked_at_ = 0;    // when that was ordered last
   bool quiet_ = false;    // kSaves: no thread of Tessera's is in the driver, and it was asked to lock
   bool for_migration_ = false, in_place_ = false;
   bool taken_over_ = false;  // and nothing was asked yet

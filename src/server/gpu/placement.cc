@@ -56,6 +56,7 @@ ResidencyServer::Host Placement::ResidencyHost() {
             return suspended_files_ ? suspended_files_->Take({process.pid, process.who.start}, host_.info.uuid)
                                     : UniqueFd();
           },
+      .has_left = [this](const Process& process) { return HasLeft(process.pid); },
       .start_mover =
           [this](std::function<void(const wire::MoverMessage*)> on_message) {
             return MakeMover(std::move(on_message));

@@ -83,6 +83,8 @@ class Placement {
   std::uint64_t RoomCapacity() const;
   // Of these, what no program has, and is held for none.
   std::uint64_t FreeRoom() const;
+  // Whether some of the GPU's memory lies where this program left it.
+  bool HasLeft(pid_t pid) const { return left_ && left_->Any(host_.gpu, pid); }
   // So many of them are held for what comes with this program, which is not here yet; 0: no longer.
   void Hold(pid_t pid, std::uint64_t bytes);
   // Whether a copy can read that GPU's memory from here, as far as is known; what was tried in vain.

@@ -17,9 +17,8 @@ SlotsAhead::SlotsAhead(const SlotHandover::Side& from, const SlotHandover::Side&
   if (what == What::kFree) {
     const auto free = from_.slots.Free();
     next_.assign(free.begin(), free.begin() + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(free.size(), most)));
-  } else {
-    shows_ = from_.link.Tell(Of(MoverType::kShow, most * wire::kChunkBytes));
   }
+  shows_ = from_.link.Tell(Of(MoverType::kShow, most * wire::kChunkBytes));
   TellMore();
 }
 
@@ -27,7 +26,7 @@ SlotsAhead::~SlotsAhead() {
   from_.link.Unlisten(ear_from_);
   to_.link.Unlisten(ear_to_);
   to_.link.Tell(Of(MoverType::kReachOver));
-  if (what_ == What::kShown) from_.link.Tell(Of(MoverType::kShow));
+  from_.link.Tell(Of(MoverType::kShow));
 }
 
 void SlotsAhead::TellMore() {
@@ -45,7 +44,7 @@ void SlotsAhead::OnFrom(const MoverMessage* message) {
   if (!message) shows_ = false;
   if (!message || message->program != static_cast<std::uint64_t>(owner_)) return;
   if (message->type == MoverType::kShownAll) shows_ = false;
-  if (message->type != MoverType::kSlotLeft) return;
+  if (message->type != MoverType::kSlotLeft || what_ == What::kFree) return;
   next_.push_back(message->bytes);
   TellMore();
 }

@@ -12,8 +12,8 @@ namespace tessera::server {
 
 // Tells the mover of the GPU that a program goes to which slots may come with it, before they do, so that it maps them
 // while the program still works: free slots of host memory that the program's memory will go to, or its own memory,
-// which it shows for that (wire::MoverType::kShow) and will leave where it is. What fails costs time later, and nothing
-// else. On the loop's thread.
+// which it leaves where it is. Has the program show that memory before (wire::MoverType::kShow). What fails costs time
+// later, and nothing else. On the loop's thread.
 class SlotsAhead {
  public:
   enum class What { kFree, kShown };

@@ -44,6 +44,9 @@ TEST_F(SlotsAheadTest, TellsOfFreeSlots) {
   from_.PutFree(5, SwapEntry::kTransit);
   Begin(SlotsAhead::What::kFree, 2);
   EXPECT_EQ(Heard(), (std::vector<std::uint64_t>{1, 3}));
+  SayLeft(9);
+  EXPECT_TRUE(Heard().empty()) << "it goes on to one of the others";
+  from_.Say({.type = MoverType::kShownAll, .program = kOwner});
   EXPECT_FALSE(ahead_->Settled());
   for (const std::uint64_t number : {1, 3}) to_.Say({.type = MoverType::kReached, .bytes = number});
   EXPECT_TRUE(ahead_->Settled());

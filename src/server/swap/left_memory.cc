@@ -1,5 +1,7 @@
 #include "server/swap/left_memory.h"
 
+#include <algorithm>
+
 #include "wire/line.h"
 
 namespace tessera::server {
@@ -13,6 +15,11 @@ void LeftMemory::Forgotten(std::uint64_t number, const SwapSlots& pool) {
   if (found == slots_.end()) return;
   found->second.pools.erase(&pool);
   if (found->second.pools.empty()) slots_.erase(found);
+}
+
+bool LeftMemory::Any(std::uint32_t gpu, pid_t owner) const {
+  return std::ranges::any_of(slots_,
+                             [&](const auto& each) { return each.second.gpu == gpu && each.second.owner == owner; });
 }
 
 std::map<pid_t, std::uint64_t> LeftMemory::BytesOn(std::uint32_t gpu) const {

@@ -67,8 +67,8 @@ class MoverLink {
   void Dismiss(const Process& process);
 
   // ---- orders ----
-  // kEvict, kLoad, kSettle or kPark. False if there is no mover to hear it.
-  bool Order(const Process& process, wire::MoverType order, std::uint64_t bytes, std::uint64_t holes);
+  // kEvict, kLoad, kSettle, kPark or kRelocate. False if there is no mover to hear it.
+  bool Order(const Process& process, wire::MoverType order, std::uint64_t bytes = 0, std::uint64_t holes = 0);
   // Something that is about no line of this link. False if there is no mover to hear it.
   bool Tell(const wire::MoverMessage& message, int fd = -1);
   // `ear` is called with each kLent, kSlotTaken, kSlotLeft (whose slot is kept by then), kShownAll and kReached, and

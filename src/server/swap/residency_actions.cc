@@ -26,8 +26,9 @@ void ResidencyActions::Do(const sched::ResidencyAction& action, Process& process
     case kFreePeers:
       return FreePeers(process, now);
     case kMoveOut:
-      if (Order(process, Moving::kOut, action.bytes, now, HowOut(process, action.bytes)))
-        residence.push = residence.evict_error = 0;
+      if (!Order(process, Moving::kOut, action.bytes, now, HowOut(process, action.bytes))) return;
+      residence.push = residence.evict_error = 0;
+      if (process.suspension.Away() && !process.suspension.in_place) link_.Order(process, wire::MoverType::kRelocate);
       return;
     case kSqueeze:
       Order(process, Moving::kOut, action.bytes, now, wire::kEvictHoles);
@@ -110,13 +111,12 @@ void ResidencyActions::FreePeers(Process& process, Nanos now) {
   host_.hold(process, MemoryHold::kAlone, now);
 }
 
-// What a program holds nothing of need not be parked. The mover brings none of that to the file, so that there has to
-// be room for it in the pool.
+// What a program holds nothing of need not be parked: it stays in place at first. If it is to go on to host memory, the
+// mover brings none of that to the file, so that there has to be room for it in the pool.
 std::uint64_t ResidencyActions::HowOut(const Process& process, std::uint64_t bytes) const {
   const sched::PoolResidence& pool = link_.Pool();
-  if (process.suspension.Away() && process.suspension.in_place) return wire::kEvictInPlace;
   const bool fits = !file_ || bytes <= Less(pool.most, pool.used);
-  return process.suspension.Away() && fits ? wire::kEvictAway : 0;
+  return process.suspension.Away() && (fits || process.suspension.in_place) ? wire::kEvictInPlace : 0;
 }
 
 bool ResidencyActions::Order(Process& process, Moving moving, std::uint64_t bytes, Nanos now, std::uint64_t other) {

@@ -36,6 +36,8 @@ struct ResidencyHost {
   std::function<void()> looked = [] {};
   // A suspended process's own file, if it has one.
   std::function<UniqueFd(const Process&)> file_of = [](const Process&) { return UniqueFd(); };
+  // Whether some of the GPU's memory lies where this program left it.
+  std::function<bool(const Process&)> has_left = [](const Process&) { return false; };
   std::function<Result<std::unique_ptr<Mover>>(std::function<void(const wire::MoverMessage*)>)> start_mover;
 };
 

@@ -335,7 +335,8 @@ void ResidencyServer::OnEnd(Process& process, const wire::MoverMessage& message,
 
 void ResidencyServer::OnSettled(Process& process, int error, Nanos now) {
   Residence& residence = process.residence;
-  if (error == EOPNOTSUPP && !residence.comes_at_once) return NoteNoHostMemory(process);
+  const bool left = residence.comes_at_once || host_.has_left(process);  // that cannot be held, and host memory can
+  if (error == EOPNOTSUPP && !left) return NoteNoHostMemory(process);
   if (error != 0 && error != EOPNOTSUPP && error != residence.settle_error)
     log::Error("process {}: {}; it stays stopped", process.pid, WhyNotSettled(error));
   residence.settle_error = error;
