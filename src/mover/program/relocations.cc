@@ -23,9 +23,8 @@ bool Relocations::LiesInPlace(const Stored& stored) const {
 }
 
 std::uint64_t Relocations::InPlace() const {
-  return static_cast<std::uint64_t>(std::ranges::count_if(stored_, [this](const auto& each) {
-    return !moving_.contains(each.first) && LiesInPlace(each.second);
-  }));
+  return static_cast<std::uint64_t>(std::ranges::count_if(
+      stored_, [this](const auto& each) { return !moving_.contains(each.first) && LiesInPlace(each.second); }));
 }
 
 void Relocations::Starve() {

@@ -143,6 +143,12 @@ Result<bool> ProgramParts::TakeRoomBack(Nanos now) const {
   return all;
 }
 
+void ProgramParts::Work(Nanos now) const {
+  ForEach([now](GpuServer& gpu, Process& process) {
+    if (process.memory.contexts > 0) gpu.Time().Begins(process, now);
+  });
+}
+
 void ProgramParts::HaveReturned() const {
   ForEach([](GpuServer& gpu, Process& process) {
     process.residence.comes_back = process.residence.Swapped() > 0;

@@ -378,6 +378,7 @@ void Suspension::Back(Nanos now) {
   parts_.HaveReturned();
   parts_.Note(EventType::kProcessResumed, fmt::format("is back after {:.2f} s", SecondsSince(began_at_, now)));
   Enter(kNone, now);
+  parts_.Work(now);
   over_ = true;
 }
 

@@ -134,6 +134,21 @@ TEST_F(SuspensionTest, ItGoesAndComesBack) {
   EXPECT_THAT(figures_.suspensions, ElementsAre(1, 1, 0, 0));
 }
 
+// It says so when its gate is closed, and not again. Without channels it counts as one that never worked.
+TEST_F(SuspensionTest, WhatWorksWhenItIsBackIsKnownToWork) {
+  Begin();
+  for (const auto& process : processes_) {
+    gpus_[process->vgpu->gpu]->Time().Wants(*process, /*waits=*/true, now_);
+    EXPECT_TRUE(process->work.worked);
+  }
+  AnswerAll();
+  for (const auto& gpu : gpus_) gpu->Time().ChannelsChanged(kPid, now_);
+  EXPECT_FALSE(processes_[0]->work.worked || processes_[1]->work.worked);
+  Return();
+  AnswerAll();
+  EXPECT_TRUE(processes_[0]->work.worked && processes_[1]->work.worked);
+}
+
 TEST_F(SuspensionTest, EachPhaseIsInTheFiguresOnceAndInTheTraceForEachGpu) {
   trace::Begin(folder_.path());
   processes_[1]->page->rests = 0;

@@ -54,6 +54,17 @@ TEST_F(FreezesTest, WhereNewWorkOnlyIsForbiddenNoChannelIsFrozen) {
   EXPECT_EQ(low.Order(), wire::GateOrder::kFree);
 }
 
+TEST_F(FreezesTest, WhoWorksIsNotStillThoughNobodyHasSeenItWork) {
+  Process& process = Running(low_).process;
+  process.work.worked = false;  // its channels had gone, and it has others
+  process.suspension.phase = SuspensionPhase::kDrains;
+  gpu_.Freezes().SuspensionChanged(process, Now());
+  EXPECT_FALSE(gpu_.Placement().Still(process));
+  process.page->rests = 1;
+  gpu_.Time().Released(process, now_, process.page.Epoch(), Now());
+  EXPECT_TRUE(gpu_.Placement().Still(process));
+}
+
 TEST_F(FreezesTest, AProcessThatJoinsAFrozenVGpuIsFrozen) {
   Freeze(low_, true);
   Member& member = Join(low_);

@@ -96,8 +96,10 @@ bool Placement::Still(const Process& process) const {
     if (Has(space.reasons, FreezeReason::kMove) && space.still_since != 0) return true;
   }
   const bool at_gate = !process.gate.stop.Freezes();
-  if (FreezesChannels(host_.time.Ways().Present()) && at_gate && !process.work.worked)
-    return true;  // it has done nothing yet
+  // It has done nothing yet. One that came back without parking may work, though nobody has said so.
+  if (FreezesChannels(host_.time.Ways().Present()) && at_gate && !process.work.worked &&
+      process.gate.state == GateRecord::State::kParked)
+    return true;
   if (FreezesChannels(host_.time.Ways().Present()) && !at_gate) {
     host_.channels.Freezer().Beat();  // if this daemon hung, frozen processes ran
     return host_.channels.Freezer().StatusOf(process.pid, host_.gpu).still_since != 0 ||

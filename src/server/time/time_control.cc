@@ -140,6 +140,14 @@ void TimeControl::Leave(Process& process, Nanos now) {
   goals_.Left(process, now);
 }
 
+void TimeControl::Begins(Process& process, Nanos now) {
+  if (process.work.worked || process.who.guest) return;
+  channels_.ClientWorks(process.pid);
+  hooks_.begins(process);
+  process.work.worked = true;
+  Choose(now);
+}
+
 void TimeControl::Wants(Process& process, bool waits, Nanos now) {
   if (!process.work.worked && !process.who.guest) {
     channels_.ClientWorks(process.pid);

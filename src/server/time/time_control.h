@@ -57,6 +57,8 @@ class TimeControl {
 
   // Messages of processes; docs/protocol.md.
   void Wants(Process& process, bool waits, Nanos now);
+  // It uses the GPU from now on, if that was not known: as with its first Wants.
+  void Begins(Process& process, Nanos now);
   void Idle(Process& process, Nanos since, Nanos now);
   void Released(Process& process, Nanos drained_at, std::uint32_t epoch, Nanos now);
   // The device's samples of a process without a shim: it works, or has not since then. Of one whose channels are not

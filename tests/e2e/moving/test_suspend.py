@@ -58,6 +58,20 @@ class Suspend(SoftGpuTest):
         shell.ok("launch", 1)
         self.assertEqual(shell.ok("count")["count"], 2)
 
+    def test_a_program_that_never_rests_drains_each_time(self):
+        self.create("team")
+        tenant = self.tenant_in("team", "--kernel-us", 100000, "--depth", 4, "--ahead", 2, "--memory", "64M")
+        tenant.makes_progress()
+        for _ in range(3):
+            seen = set()
+            self.api("POST", "/v1/vgpus/team/suspend", {})
+            while (phase := self.process(tenant.pid)["suspension"]) != "suspended":
+                seen.add(phase)
+            self.assertIn("drains", seen, "four kernels were queued")
+            self.tessera("resume", "team")
+            tenant.makes_progress(3)
+        tenant.finish()
+
     def test_a_program_at_work_drains_and_goes_on_when_it_is_back(self):
         self.create("team")
         tenant = self.tenant_in("team", "--kernel-us", 1000, "--memory", "128M")
