@@ -43,7 +43,7 @@ FOLDERS = {
     "guard": ["request", "record", "gate", "supervisor", "holder", "watch"],
     "kubernetes": ["objects", "api_server", "machine", "containers", "claims", "slices", "proto", "kubelet", "device_plugin", "pods", "."],
     "pager": ["chunks", "heap", "line"],
-    "mover": ["pool", "holder", "suspended", "program", "gpu", "."],
+    "mover": ["line", "pool", "holder", "suspended", "program", "gpu", "."],
     "plan": ["model", "time", "memory", "gpus", "workload", "input", "generate", ".", "cluster", "fleet"],
     "sched": ["packing", "fleet", "cluster", "shares", "tokens", "steering", "turns", "residency", "gangs", "bursts", "goals", "spaces", "idle", "."],
     "server": ["record", "loop", "access", "config", "devices", "figures", "model", "state", "channels", "time", "memory", "swap", "handover", "spaces", "suspended", "gpu",

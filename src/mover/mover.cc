@@ -7,7 +7,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <set>
 
 #include "base/fault.h"
@@ -27,9 +26,6 @@ constexpr Nanos kBetweenReports = 100 * kMillisecond;
 constexpr Nanos kBetweenTries = kSecond;
 constexpr Nanos kBetweenLooks = kSecond;  // at the machine's memory
 constexpr Nanos kMostRetiring = 5 * kSecond;
-std::uint64_t UpToUnits(std::uint64_t bytes) {
-  return bytes / wire::kUnitBytes + (bytes % wire::kUnitBytes != 0 ? 1 : 0);
-}
 constexpr std::uint64_t kMostFiling = 4;  // chunks on their way to the file: enough that the disk always has work
 
 MoverMessage FileIs(const Workplace& place) {
@@ -42,12 +38,6 @@ MoverMessage FileIs(const Workplace& place) {
 
 bool Differ(const MoverMessage& a, const MoverMessage& b) {
   return a.error != b.error || a.bytes != b.bytes || a.other != b.other;
-}
-
-void SaveProgram(Program& program, const MoverMessage& message, UniqueFd fd) {
-  SuspendedHeader of = {.start = message.bytes};
-  std::memcpy(&of.gpu, message.text, sizeof of.gpu);
-  program.Save(std::move(fd), of);
 }
 
 }  // namespace
@@ -184,27 +174,9 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
   if (message.type == MoverType::kGone) return OnGone(message);
   const auto found = programs_.find(message.program);
   if (found == programs_.end()) return;
+  if (message.type == MoverType::kEvict) growth_.Resume();
   const auto program = found->second;
-  switch (message.type) {
-    case MoverType::kEvict:
-      growth_.Resume();
-      return program->Evict(UpToUnits(message.bytes), message.other);
-    case MoverType::kLoad:
-      return program->Load(message.bytes / wire::kUnitBytes,
-                           message.other == wire::kAnyHoleBytes ? kAnyHoles : message.other / wire::kUnitBytes);
-    case MoverType::kSettle:
-      return program->Settle();
-    case MoverType::kPark:
-      return program->Park();
-    case MoverType::kSave:
-      return SaveProgram(*program, message, std::move(fd));
-    case MoverType::kRelocate:
-      return program->Relocate();
-    case MoverType::kUnsave:
-      return program->Unsave();
-    default:
-      return;
-  }
+  program->Do(message, std::move(fd));
 }
 
 // Its head is read here and now, a few KiB: the program's first words are about what is in it.

@@ -43,6 +43,28 @@ void HoldSlots(const Batch& batch, StoredChunks& stored) {
   }
 }
 
+// The chunk's entry, if it is on its way in this direction and needed still.
+Batch::Entry* UnderWay(std::span<const std::shared_ptr<Batch>> batches, Direction direction, std::uint64_t chunk) {
+  for (const auto& batch : batches) {
+    if (batch->direction != direction) continue;
+    for (Batch::Entry& entry : batch->entries) {
+      if (entry.chunk == chunk && !entry.dropped) return &entry;
+    }
+  }
+  return nullptr;
+}
+
+// The line ended before the copy did.
+void CopiedForNobody(const Batch& batch, Pool& pool, StoredChunks& stored) {
+  for (const Batch::Entry& entry : batch.entries) {
+    if (batch.direction == Direction::kOut) {
+      pool.GiveBack(entry.slot);  // its descriptor was not given to the program for this copy
+    } else if (entry.dropped) {
+      stored.held.push_back(entry.slot);
+    }
+  }
+}
+
 // False: one of them is lost.
 Result<bool> MayLoad(const LineMessage& want, StoredChunks& known) {
   for (const std::uint64_t chunk : ChunksOf(want)) {
@@ -52,28 +74,6 @@ Result<bool> MayLoad(const LineMessage& want, StoredChunks& known) {
       return Fail(EPROTO, "it wants a chunk that is in no slot");
   }
   return true;
-}
-
-// Takes the whole chunks of an offer out of it. Where one was shown before, its descriptor is empty.
-LinePacket TakeWhole(LinePacket& offer) {
-  LinePacket whole = {.message = {.type = offer.message.type}, .fds = {}};
-  LinePacket rest = {.message = {.type = offer.message.type}, .fds = {}};
-  std::size_t next = 0;
-  for (std::uint32_t n = 0; n < offer.message.count; ++n) {
-    LinePacket& to = IsWhole(offer.message, n) ? whole : rest;
-    to.message.chunk[to.message.count] = offer.message.chunk[n];
-    to.message.key[to.message.count] = offer.message.key[n];
-    to.message.units[to.message.count] = offer.message.units[n];
-    to.message.begins[to.message.count++] = offer.message.begins[n];
-    if (IsAsShown(offer.message, n)) {
-      to.fds.emplace_back();
-      continue;
-    }
-    for (std::uint32_t piece = 0; piece < PiecesOf(offer.message, n); ++piece)
-      to.fds.push_back(std::move(offer.fds[next++]));
-  }
-  offer = std::move(rest);
-  return whole;
 }
 
 Result<void> ReachSlots(const LineMessage& want, StoredChunks& known, Workplace& place) {
@@ -110,7 +110,13 @@ LineMessage StoredMessage(const ProgramContext& context, Batch& batch, std::vect
 
 CopyMoves::CopyMoves(const ProgramContext& context, Line& line, Questions& questions, StoredChunks& stored,
                      ShownChunks& shown)
-    : context_(context), place_(context.place), line_(line), questions_(questions), stored_(stored), shown_(shown) {}
+    : context_(context),
+      place_(context.place),
+      line_(line),
+      questions_(questions),
+      stored_(stored),
+      shown_(shown),
+      leavings_(context, line, shown, TaskOf(Direction::kOut)) {}
 
 void CopyMoves::Wish(Direction direction, std::uint64_t units, std::uint64_t holes) {
   MoveTask& task = TaskOf(direction);
@@ -209,13 +215,7 @@ void CopyMoves::EndLine() {
     HoldSlots(*question.batch, stored_);
     Forget(question.batch);
   }
-  const auto stay = std::exchange(batches_, {});  // some are on their way in place, and the program was not told
-  for (const auto& batch : stay) {
-    if (batch->not_kept == 0) batches_.push_back(batch);
-    for (const Batch::Entry& entry : batch->entries) {
-      if (batch->not_kept > 0) place_.pool.GiveBack(entry.slot);
-    }
-  }
+  leavings_.GiveBack(batches_);
   if (active_) TaskOf(*active_).left += under_way;
   for (const Direction direction : {Direction::kOut, Direction::kIn}) {
     if (TaskOf(direction).pending) Finish(direction, TaskOf(direction).left, EPIPE);
@@ -235,18 +235,10 @@ void CopyMoves::Start(std::shared_ptr<Batch> batch) {
 // By value: the caller may hold the batch by what is erased.
 void CopyMoves::Forget(std::shared_ptr<Batch> batch) { std::erase(batches_, batch); }
 
-Batch::Entry* CopyMoves::UnderWay(Direction direction, std::uint64_t chunk) {
-  for (const auto& batch : batches_) {
-    if (batch->direction != direction) continue;
-    for (Batch::Entry& entry : batch->entries) {
-      if (entry.chunk == chunk && !entry.dropped) return &entry;
-    }
-  }
-  return nullptr;
-}
+bool CopyMoves::GoesOut(std::uint64_t chunk) const { return UnderWay(batches_, Direction::kOut, chunk) != nullptr; }
 
 bool CopyMoves::Drop(Direction direction, std::uint64_t chunk) {
-  Batch::Entry* entry = UnderWay(direction, chunk);
+  Batch::Entry* entry = UnderWay(batches_, direction, chunk);
   if (entry != nullptr) entry->dropped = true;
   return entry != nullptr;
 }
@@ -257,18 +249,8 @@ void CopyMoves::OnCopied(const std::shared_ptr<Batch>& batch) {
   if (waits) place_.closing.push_back(std::move(batch->window));
   batch->window.reset();
   if (line_.open()) return batch->direction == Direction::kOut ? GiveStored(batch) : GiveLoaded(batch);
-  OnCopiedForNobody(*batch);
+  CopiedForNobody(*batch, place_.pool, stored_);
   Forget(batch);
-}
-
-void CopyMoves::OnCopiedForNobody(const Batch& batch) {
-  for (const Batch::Entry& entry : batch.entries) {
-    if (batch.direction == Direction::kOut) {
-      place_.pool.GiveBack(entry.slot);  // its descriptor was not given to the program for this copy
-    } else if (entry.dropped) {
-      stored_.held.push_back(entry.slot);
-    }
-  }
 }
 
 void CopyMoves::GiveStored(const std::shared_ptr<Batch>& batch) {
@@ -342,8 +324,21 @@ Result<void> CopyMoves::OnOffer(LinePacket& packet) {
       return Fail(EPROTO, "it offered a chunk that it has given already");
   }
   left_out_ = 0;
-  if (in_place_) LeaveInPlace(TakeWhole(packet));
+  if (in_place_) LeaveInPlace(Leavings::TakeWhole(packet));
   return message.count > 0 ? StartCopyOut(packet) : Result<void>();
+}
+
+void CopyMoves::LeaveInPlace(LinePacket whole) {
+  const auto batch = leavings_.Leave(std::move(whole));
+  if (batch == nullptr) return;
+  TaskOf(Direction::kOut).Begin(*batch);
+  batches_.push_back(batch);
+  if (batch->not_kept == 0) GiveStored(batch);
+}
+
+void CopyMoves::OnKept(std::uint64_t number, int error) {
+  const auto batch = leavings_.OnKept(batches_, number, error);
+  if (batch != nullptr) batch->entries.empty() ? Forget(batch) : GiveStored(batch);
 }
 
 // Slots that were free when it was asked may be another program's by now.
@@ -372,65 +367,6 @@ Result<void> CopyMoves::StartCopyOut(LinePacket& packet) {
   batch->window = std::move(*window);
   Start(std::move(batch));
   return {};
-}
-
-// ---- in place ----
-
-// Nothing is imported here: whoever copies it to the program's next memory does.
-void CopyMoves::LeaveInPlace(LinePacket packet) {
-  auto batch = std::make_shared<Batch>();
-  std::vector<std::uint64_t> stay;
-  for (std::uint32_t n = 0; n < packet.message.count; ++n) {
-    const bool shown = IsAsShown(packet.message, n);
-    const auto entry = Leave(packet.message.chunk[n], {.units = packet.message.units[n]}, std::move(packet.fds[n]));
-    entry ? batch->entries.push_back(*entry) : stay.push_back(packet.message.chunk[n]);
-    batch->not_kept += entry && !shown ? 1 : 0;
-  }
-  PassFault("mover.left.told");
-  if (!stay.empty()) line_.Say(LineType::kKeep, stay);
-  if (batch->entries.empty()) return;
-  TaskOf(Direction::kOut).Begin(*batch);
-  batches_.push_back(batch);
-  if (batch->not_kept == 0) GiveStored(batch);
-}
-
-// A slot with the chunk's memory: one that was shown, if there is no descriptor. None: it stays where it is.
-std::optional<Batch::Entry> CopyMoves::Leave(std::uint64_t chunk, ChunkPart part, UniqueFd fd) {
-  Pool& pool = place_.pool;
-  if (!fd) {
-    const auto slot = shown_.Take(chunk);
-    return slot ? std::optional(Batch::Entry{.chunk = chunk, .slot = *slot, .part = part}) : std::nullopt;
-  }
-  if (pool.Places() == 0) return {};
-  const int memory = fd.Get();
-  const Slot slot = pool.Add({.fd = std::move(fd), .transit = true});
-  const wire::MoverMessage left = {.type = MoverType::kSlotLeft,
-                                   .program = static_cast<std::uint64_t>(context_.pid),
-                                   .bytes = pool.EntryOf(slot).memory};
-  if (place_.give(left, memory)) return Batch::Entry{.chunk = chunk, .slot = slot, .part = part};
-  pool.GiveBack(slot);
-  TaskOf(Direction::kOut).error = EMFILE;
-  return {};
-}
-
-// What the daemon does not keep would be lost with this mover: it stays the program's.
-void CopyMoves::OnKept(std::uint64_t number, int error) {
-  const auto is = [&](const Batch::Entry& entry) { return place_.pool.EntryOf(entry.slot).memory == number; };
-  const auto found = std::ranges::find_if(
-      batches_, [&](const auto& batch) { return batch->not_kept > 0 && std::ranges::any_of(batch->entries, is); });
-  if (found == batches_.end()) return;
-  const std::shared_ptr<Batch> batch = *found;
-  const auto entry = std::ranges::find_if(batch->entries, is);
-  --batch->not_kept;
-  if (error != 0) {
-    place_.pool.GiveBack(entry->slot);
-    line_.Say(LineType::kKeep, std::span(&entry->chunk, 1));
-    TaskOf(Direction::kOut).left += entry->part.Taken();
-    TaskOf(Direction::kOut).error = error;
-    batch->entries.erase(entry);
-  }
-  if (batch->not_kept > 0) return;
-  batch->entries.empty() ? Forget(batch) : GiveStored(batch);
 }
 
 Result<void> CopyMoves::OnFreed(const LineMessage& message) {

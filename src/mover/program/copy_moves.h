@@ -7,8 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "mover/line/line.h"
 #include "mover/program/copier.h"
-#include "mover/program/line.h"
+#include "mover/program/leavings.h"
 #include "mover/program/move_task.h"
 #include "mover/program/questions.h"
 #include "mover/program/shown_chunks.h"
@@ -66,7 +67,7 @@ class CopyMoves {
   // Whether chunks are on their way to slots.
   bool Stores() const;
   // Whether the chunk was given to the mover, and is not stored yet.
-  bool GoesOut(std::uint64_t chunk) { return UnderWay(Direction::kOut, chunk) != nullptr; }
+  bool GoesOut(std::uint64_t chunk) const;
   bool NothingUnderWay() const { return batches_.empty(); }
   // Whether the daemon waits for the end of no wish.
   bool Idle() const { return batches_.empty() && !tasks_[0].pending && !tasks_[1].pending; }
@@ -77,11 +78,9 @@ class CopyMoves {
   const MoveTask& TaskOf(Direction direction) const { return tasks_[static_cast<std::size_t>(direction)]; }
   void Ask(Direction direction, std::uint32_t count);
   void Finish(Direction direction, std::uint64_t left, int error);
-  Batch::Entry* UnderWay(Direction direction, std::uint64_t chunk);
   Result<void> OnOffer(LinePacket& packet);
   Result<void> StartCopyOut(LinePacket& packet);
-  void LeaveInPlace(LinePacket packet);
-  std::optional<Batch::Entry> Leave(std::uint64_t chunk, ChunkPart part, UniqueFd fd);
+  void LeaveInPlace(LinePacket whole);
   bool HasSlots() const;
   Result<void> OnFreed(const wire::LineMessage& message);
   Result<void> OnWant(LinePacket& packet);
@@ -92,7 +91,6 @@ class CopyMoves {
   void Forget(std::shared_ptr<Batch> batch);
   void GiveStored(const std::shared_ptr<Batch>& batch);
   void GiveLoaded(const std::shared_ptr<Batch>& batch);
-  void OnCopiedForNobody(const Batch& batch);
   void TellMoved();
 
   const ProgramContext& context_;
@@ -101,9 +99,10 @@ class CopyMoves {
   Questions& questions_;
   StoredChunks& stored_;
   ShownChunks& shown_;
+  std::array<MoveTask, 2> tasks_;  // by Direction
+  Leavings leavings_;
   std::vector<std::shared_ptr<Batch>> batches_;  // being copied, or not answered yet
   std::size_t copying_ = 0;                      // of batches_
-  std::array<MoveTask, 2> tasks_;                // by Direction
   std::optional<Direction> active_;              // of the wish that is under way
   bool in_place_ = false;
   std::uint64_t left_out_ = 0;  // chunks that cannot go out in place, and found no slot

@@ -4,9 +4,9 @@
 #include <memory>
 #include <optional>
 
+#include "mover/line/line.h"
 #include "mover/program/copy_moves.h"
 #include "mover/program/disk.h"
-#include "mover/program/line.h"
 #include "mover/program/questions.h"
 #include "mover/program/save_moves.h"
 #include "mover/program/stored_chunks.h"

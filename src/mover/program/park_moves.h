@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "mover/program/line.h"
+#include "mover/line/line.h"
 #include "mover/program/questions.h"
 #include "mover/program/stored_chunks.h"
 #include "mover/program/workplace.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "base/fault.h"
@@ -19,6 +20,10 @@ namespace {
 
 // Chunks that a program may have in host memory of no pool: 2 TiB. Without a bound a hostile one could adopt for ever.
 constexpr std::uint64_t kMostOrphans = 1u << 16;
+
+std::uint64_t UpToUnits(std::uint64_t bytes) {
+  return bytes / wire::kUnitBytes + (bytes % wire::kUnitBytes != 0 ? 1 : 0);
+}
 
 bool NamesOneTwice(const LineMessage& message) {
   std::vector<std::uint64_t> chunks(message.chunk, message.chunk + message.count);
@@ -40,6 +45,29 @@ Program::Program(Workplace& place, std::uint64_t id, pid_t pid, Domain domain, U
       saves_(context_, stored_, std::move(file)) {}
 
 // ---- the daemon's wishes ----
+
+void Program::Do(const wire::MoverMessage& message, UniqueFd fd) {
+  using enum wire::MoverType;
+  switch (message.type) {
+    case kEvict:
+      return Evict(UpToUnits(message.bytes), message.other);
+    case kLoad:
+      return Move(Direction::kIn, message.bytes / wire::kUnitBytes,
+                  message.other == wire::kAnyHoleBytes ? kAnyHoles : message.other / wire::kUnitBytes);
+    case kSettle:
+      return Settle();
+    case kPark:
+      return Park();
+    case kRelocate:
+      return relocations_.Begin();
+    case kSave:
+      return Save(message, std::move(fd));
+    case kUnsave:
+      return saves_.Unsave();
+    default:
+      return;
+  }
+}
 
 void Program::Evict(std::uint64_t units, std::uint64_t how) {
   copies_.GoAway(how == wire::kEvictInPlace);
@@ -69,8 +97,9 @@ void Program::Park() {
   park_.Park();
 }
 
-void Program::Save(UniqueFd file, SuspendedHeader of) {
-  of.pid = static_cast<std::uint32_t>(context_.pid);
+void Program::Save(const wire::MoverMessage& message, UniqueFd file) {
+  SuspendedHeader of = {.pid = static_cast<std::uint32_t>(context_.pid), .start = message.bytes};
+  std::memcpy(&of.gpu, message.text, sizeof of.gpu);
   saves_.Save(std::move(file), of);
 }
 

@@ -4,10 +4,10 @@
 #include <memory>
 #include <optional>
 
+#include "mover/line/line.h"
 #include "mover/pool/pool_growth.h"
 #include "mover/program/copy_moves.h"
 #include "mover/program/file_moves.h"
-#include "mover/program/line.h"
 #include "mover/program/park_moves.h"
 #include "mover/program/questions.h"
 #include "mover/program/relocations.h"
@@ -29,15 +29,9 @@ class Program : public std::enable_shared_from_this<Program> {
 
   int fd() const { return line_.fd(); }
 
-  // The daemon's wishes.
-  void Evict(std::uint64_t units, std::uint64_t how);  // as MoverMessage::other
-  void Load(std::uint64_t units, std::uint64_t holes) { Move(Direction::kIn, units, holes); }
-  void Settle();
-  void Park();
-  void Save(UniqueFd file, SuspendedHeader of);
-  void Unsave() { saves_.Unsave(); }
+  // The daemon's wish: kEvict, kLoad, kSettle, kPark, kRelocate, kSave or kUnsave.
+  void Do(const wire::MoverMessage& message, UniqueFd fd);
   void Show(std::uint64_t chunks) { shown_.Show(chunks); }
-  void Relocate() { relocations_.Begin(); }
   void Gone();
 
   // Handles the events that epoll reports for the line.
@@ -73,6 +67,10 @@ class Program : public std::enable_shared_from_this<Program> {
   bool IsAsked() const { return !questions_.empty(); }
 
  private:
+  void Evict(std::uint64_t units, std::uint64_t how);  // as MoverMessage::other
+  void Settle();
+  void Park();
+  void Save(const wire::MoverMessage& message, UniqueFd file);
   void Move(Direction direction, std::uint64_t units, std::uint64_t holes);
   void OnReadable();
   Result<void> OnPacket(LinePacket packet);

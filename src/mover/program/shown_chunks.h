@@ -4,7 +4,7 @@
 #include <map>
 #include <optional>
 
-#include "mover/program/line.h"
+#include "mover/line/line.h"
 #include "mover/program/questions.h"
 #include "mover/program/workplace.h"
 

@@ -28,17 +28,18 @@ void ChunkMoves::MarkOffered(std::size_t index, bool offered) {
   chunks.Put(chunks.large(), index, chunk);
 }
 
-// Names a chunk whose GPU memory goes along, in pieces or in one.
+// Names a chunk whose GPU memory goes along, in pieces or in one; neither: it was shown.
 bool ChunkMoves::Name(LineAnswer& answer, std::size_t index, Units units, Driver::Handle whole,
                       const SparseMemory* sparse) const {
   const std::uint32_t n = answer.message.count;
   if (sparse != nullptr) {
     if (sparse->Export(chunks.memory(), units, &answer.fds) != CUDA_SUCCESS) return false;
-  } else {
+  } else if (whole != 0) {
     int fd = -1;
     if (chunks.memory().Export(whole, &fd) != CUDA_SUCCESS) return false;
     answer.fds.emplace_back(fd);
   }
+  answer.message.key[n] = sparse == nullptr && whole == 0 ? wire::kAsShown : 0;
   answer.message.units[n] = units;
   answer.message.begins[n] = sparse != nullptr ? sparse->begins() : 0;
   answer.message.chunk[n] = chunks.large().range.AddressOf(index);
@@ -56,17 +57,6 @@ LineAnswer ChunkMoves::OfferHoles(std::uint32_t most) {
   return OfferThese(ChunkChoice::MostHoles(chunks, std::min(most, wire::kMostChunks)), true, 0);
 }
 
-// Names a chunk whose memory the mover has seen. False: it has not.
-bool ChunkMoves::NameShown(LineAnswer& answer, std::size_t index, std::uint32_t round) const {
-  const Chunk& chunk = chunks.large()[index];
-  if (round == 0 || chunk.shown != round) return false;
-  const std::uint32_t n = answer.message.count++;
-  answer.message.units[n] = chunk.live;
-  answer.message.chunk[n] = chunks.large().range.AddressOf(index);
-  answer.message.key[n] = wire::kAsShown;
-  return true;
-}
-
 // Of a sparse chunk all memory goes along, with the few holes that it may have.
 LineAnswer ChunkMoves::OfferThese(const Indices& indices, bool for_holes, std::uint32_t round) {
   Region& region = chunks.large();
@@ -77,7 +67,8 @@ LineAnswer ChunkMoves::OfferThese(const Indices& indices, bool for_holes, std::u
     const std::size_t pieces = chunk.sparse ? wire::CountOf(chunk.sparse->begins()) : 1;
     if (answer.fds.size() + pieces > kMostDescriptors) break;
     // Out of descriptors, say: fewer go.
-    if (!NameShown(answer, i, round) && !Name(answer, i, chunk.moving, chunk.handle, chunk.sparse.Get())) break;
+    const bool shown = round != 0 && chunk.shown == round;  // the mover has its memory
+    if (!Name(answer, i, chunk.moving, shown ? 0 : chunk.handle, chunk.sparse.Get())) break;
     chunk.offered = true;
     chunk.squeezed = for_holes;
     chunks.Put(region, i, chunk);

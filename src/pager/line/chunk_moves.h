@@ -68,7 +68,6 @@ class ChunkMoves {
   cuda::CUresult MapHost(std::size_t index) TESSERA_REQUIRES(chunks.mutex());
   cuda::CUresult MapComing(std::size_t index) TESSERA_REQUIRES(chunks.mutex());
   LineAnswer OfferThese(const Indices& indices, bool for_holes, std::uint32_t round) TESSERA_REQUIRES(chunks.mutex());
-  bool NameShown(LineAnswer& answer, std::size_t index, std::uint32_t round) const TESSERA_REQUIRES(chunks.mutex());
   bool Name(LineAnswer& answer, std::size_t index, Units units, Driver::Handle whole, const SparseMemory* sparse) const
       TESSERA_REQUIRES(chunks.mutex());
   cuda::CUresult MakeComing(LineAnswer& answer, std::size_t index, bool whole) TESSERA_REQUIRES(chunks.mutex());

@@ -89,7 +89,7 @@ bool ProgramParts::HaveLeft() const {
 bool ProgramParts::Relocates(bool asks) const {
   bool any = false;
   ForEach([&](GpuServer& gpu, const Process& process) {
-    if (process.suspension.in_place || !gpu.Placement().HasLeft(process.pid)) return;
+    if (process.suspension.in_place || !gpu.Placement().Left().Has(process.pid)) return;
     any = true;
     if (asks) gpu.Residency().Link().Order(process, wire::MoverType::kRelocate);
   });
@@ -141,12 +141,6 @@ Result<bool> ProgramParts::TakeRoomBack(Nanos now) const {
   });
   if (refused) return std::unexpected(std::move(*refused));
   return all;
-}
-
-void ProgramParts::Work(Nanos now) const {
-  ForEach([now](GpuServer& gpu, Process& process) {
-    if (process.memory.contexts > 0) gpu.Time().Begins(process, now);
-  });
 }
 
 void ProgramParts::HaveReturned() const {

@@ -68,9 +68,6 @@ class ProgramParts {
 
   // The program runs again: what it has in host memory, or in slots of its GPU's, follows it.
   void HaveReturned() const;
-  // Its gates are open. It may have wanted to work while it was away, which it says once, and has channels again.
-  void Work(Nanos now) const;
-
   // From which GPU to which the driver is to bring them. Empty if all go back to where they were saved; else a
   // permutation of all GPUs, in which one that others come to goes to one that comes free.
   std::vector<wire::GpuPair> Pairs() const;

@@ -19,7 +19,6 @@ namespace {
 // How often the driver is asked what a program is, if it does not say.
 constexpr int kMostTries = 5;
 constexpr Nanos kBetweenTries = kSecond;
-constexpr Nanos kAskToRelocateEvery = kSecond;
 // How long the program works on while what makes the driver's calls starts: a second or two (Checkpointer::Prepare).
 constexpr Nanos kMostPreparing = 3 * kSecond;
 
@@ -132,7 +131,7 @@ void Suspension::Step(Nanos now) {
     case kLeaves:
       return AwaitLeave(now);
     case kSaves:
-      if (saved_) return AwaitRelocated(now);
+      if (relocation_.Waits()) return Saved(now);
       if (!quiet_) return AwaitQuiet(now);
       if (std::exchange(taken_over_, false)) {  // its last call may still be under way, and was Lock if it is unlocked
         ask_at_ = kNever;
@@ -287,21 +286,12 @@ void Suspension::Unlock(std::optional<Error> why) {
                         }));
 }
 
+// Also while what it left in place goes on. For a migration that goes to another mover, or is waited for there.
 void Suspension::Saved(Nanos now) {
   PassFault("suspension.saved");
-  saved_ = true;
-  since_ = asked_at_ = now;
-  AwaitRelocated(now);
-}
-
-// Another mover does not know that it should. What finds no host memory stays where it is.
-void Suspension::AwaitRelocated(Nanos now) {
-  const bool asks = now - asked_at_ > kAskToRelocateEvery;
-  if (asks) asked_at_ = now;
-  const bool relocates = parts_.Relocates(asks);
-  if (relocates && now - since_ < bounds_.still) return;
-  if (relocates) log::Warn("process {}: some of its memory stays on the GPU: there is no host memory for it", pid_);
-  saved_ = false;
+  if (!relocation_.Waits()) relocation_.Begin(now);
+  if (!for_migration_ && relocation_.Goes(pid_, parts_, bounds_.still, now)) return;
+  relocation_.End();
   parts_.GiveUpRoom();
   Enter(kSuspended, now);
   figures_.Note(SuspensionResult::kSuspended, ByItself());
@@ -378,7 +368,6 @@ void Suspension::Back(Nanos now) {
   parts_.HaveReturned();
   parts_.Note(EventType::kProcessResumed, fmt::format("is back after {:.2f} s", SecondsSince(began_at_, now)));
   Enter(kNone, now);
-  parts_.Work(now);
   over_ = true;
 }
 

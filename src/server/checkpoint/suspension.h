@@ -13,6 +13,7 @@
 #include "server/checkpoint/moving_figures.h"
 #include "server/checkpoint/program_file.h"
 #include "server/checkpoint/program_parts.h"
+#include "server/checkpoint/relocation_wait.h"
 #include "server/gpu/gpu_server.h"
 #include "server/model/suspension_state.h"
 #include "server/record/events.h"
@@ -55,10 +56,7 @@ class Suspension {
   void ToFile() { to_file_ = true; }
   // It is away for a migration only: if this daemon ends meanwhile, the next one brings it back. `in_place`: what
   // Tessera moves stays in the GPU's memory. Before Begin.
-  void ForMigration(bool in_place) {
-    for_migration_ = true;
-    in_place_ = in_place;
-  }
+  void ForMigration(bool in_place) { for_migration_ = true, in_place_ = in_place; }
   // Somebody wants it away: it stays until Return, though it was idle only, or was to come back. Before it comes back.
   void Stay();
   // Begins the way back, as soon as it is suspended: to the GPUs where its vGPUs are by then.
@@ -81,7 +79,6 @@ class Suspension {
   void AwaitQuiet(Nanos now);
   void Lock();
   void Saved(Nanos now);
-  void AwaitRelocated(Nanos now);
   void CallFailed(const Error& why, wire::CheckpointOperation call);
   void FindOut(const Error& why);
   void AskLater(const Error& error, Nanos now);
@@ -109,9 +106,8 @@ class Suspension {
   std::uint64_t left_to_move_ = 0;  // bytes, at the last look
   ProgramFile file_;
   bool to_file_ = false;  // it is to go there
-  bool saved_ = false;    // kSaves: by the driver; memory that Tessera moves is on its way to host memory
-  Nanos asked_at_ = 0;    // when that was ordered last
-  bool quiet_ = false;    // kSaves: no thread of Tessera's is in the driver, and it was asked to lock
+  RelocationWait relocation_;
+  bool quiet_ = false;  // kSaves: no thread of Tessera's is in the driver, and it was asked to lock
   bool for_migration_ = false, in_place_ = false;
   bool taken_over_ = false;  // and nothing was asked yet
   bool returns_ = false;     // it is to come back as soon as it can

@@ -9,6 +9,7 @@
 #include "base/size.h"
 #include "server/daemon/space_setup.h"
 #include "server/daemon/swap_setup.h"
+#include "server/migration/rest_movers.h"
 #include "server/record/log.h"
 
 namespace tessera::server {
@@ -55,31 +56,6 @@ std::vector<ProcessName> ProgramsOf(GpuServer& gpu) {
   return programs;
 }
 
-// Whether memory that programs left in place comes free, as they are elsewhere by now.
-bool LeftComesFree(const VGpuTable::Gpus& gpus, const LeftMemory& left) {
-  std::set<pid_t> away;
-  for (const auto& gpu : gpus) {
-    for (const VGpu* vgpu : gpu->VGpus()) {
-      for (const Process* process : vgpu->processes) {
-        if (process->suspension.Away()) away.insert(process->pid);
-      }
-    }
-  }
-  return std::ranges::any_of(gpus, [&](const auto& gpu) {
-    return std::ranges::any_of(left.BytesOn(gpu->Index()), [&](const auto& its) { return !away.contains(its.first); });
-  });
-}
-
-// Memory that one mover makes keeps others from their work: 64 MiB of host memory hold the driver for 20 ms.
-void RestMovers(const VGpuTable::Gpus& gpus, bool migrates) {
-  const auto swapping = [](const auto& gpu) { return gpu->Swaps(); };
-  const auto travels = [&](const auto& gpu) { return swapping(gpu) && gpu->Residency().ProgramsTravel(); };
-  const bool rest = migrates || std::ranges::any_of(gpus, travels);
-  for (const auto& gpu : gpus) {
-    if (swapping(gpu)) gpu->Residency().Rest(rest);
-  }
-}
-
 }  // namespace
 
 Daemon::Daemon(EventLoop& loop, std::unique_ptr<GpuDriver> driver, Setup setup)
@@ -119,10 +95,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   const std::string& folder = daemon->setup_.config.suspend_dir;
   daemon->suspended_files_ =
       std::make_unique<SuspendedFiles>(folder.empty() ? StateDirOf(daemon->setup_) + "/suspended" : folder);
-  for (const auto& gpu : daemon->gpus_) {
-    gpu->Placement().Heed(*daemon->suspended_files_);
-    gpu->Placement().Heed(daemon->left_memory_);
-  }
+  for (const auto& gpu : daemon->gpus_) gpu->Placement().Heed(*daemon->suspended_files_, daemon->left_memory_);
   daemon->suspensions_ =
       std::make_unique<Suspensions>(loop, daemon->gpus_, *daemon->suspended_files_,
                                     [&loop, soft = daemon->driver_->IsSoft()] { return MakeCheckpointer(loop, soft); });
@@ -323,8 +296,7 @@ GpuServer::Hooks Daemon::HooksOfGpu() {
             sm_orders_.Give(table_->All(), MonotonicNow());
           },
       .looked = [this] { gangs_.MarkTimeDue(); },
-      .memory_looked =
-          [this] { RestMovers(gpus_, (migrations_ && migrations_->Any()) || LeftComesFree(gpus_, left_memory_)); }};
+      .memory_looked = [this] { RestMovers(gpus_, left_memory_, migrations_ && migrations_->Any()); }};
 }
 
 void Daemon::RestoreVGpus(Nanos now) {

@@ -8,7 +8,7 @@
 
 #include "base/size.h"
 #include "server/record/log.h"
-#include "server/swap/swap_handover.h"
+#include "server/swap/holder/swap_handover.h"
 #include "wire/line.h"
 
 namespace tessera::server {

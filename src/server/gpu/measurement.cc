@@ -74,7 +74,7 @@ void Measurement::Reconcile(const DeviceUse& measured, Nanos now) {
     if (const auto its = unmanaged_by_process_.extract(pid)) managed += its.mapped();
   }
   unmanaged_ =
-      Less(measured.used, managed + (placement_.Swaps() ? placement_.LeftBytes(/*also_taken_again=*/true) : 0));
+      Less(measured.used, managed + (placement_.Swaps() ? placement_.Left().Bytes(/*also_taken_again=*/true) : 0));
   for (const auto& [pid, bytes] : unmanaged_by_process_) {
     if (unmanaged_before.contains(pid)) continue;
     if (const auto user = OwnerOf(pid); user)  // else it has ended

@@ -30,7 +30,7 @@ std::uint64_t Placement::Outside(const Process& process) {
 }
 
 Placement::Placement(EventLoop& loop, const Config& config, SwapSetup swap, Host host)
-    : loop_(loop), swap_(std::move(swap)), host_(std::move(host)) {
+    : loop_(loop), swap_(std::move(swap)), host_(std::move(host)), left_(host_.gpu, host_.vgpus) {
   if (swap_.slots) MakeHolderLink();
   if (swap_.bytes > 0)
     residency_ = std::make_unique<ResidencyServer>(loop, host_.gpu, config.residency, swap_.Size(), host_.vgpus,
@@ -56,7 +56,7 @@ ResidencyServer::Host Placement::ResidencyHost() {
             return suspended_files_ ? suspended_files_->Take({process.pid, process.who.start}, host_.info.uuid)
                                     : UniqueFd();
           },
-      .has_left = [this](const Process& process) { return HasLeft(process.pid); },
+      .has_left = [this](const Process& process) { return left_.Has(process.pid); },
       .start_mover =
           [this](std::function<void(const wire::MoverMessage*)> on_message) {
             return MakeMover(std::move(on_message));
@@ -69,7 +69,7 @@ Result<std::unique_ptr<Mover>> Placement::MakeMover(std::function<void(const wir
     auto made = SwapSlots::Make(swap_.bytes + host_.info.memory_total);
     if (!made) return std::unexpected(made.error());
     swap_.slots = std::make_unique<SwapSlots>(std::move(*made));
-    if (left_) swap_.slots->Heed(*left_);
+    if (left_memory_) swap_.slots->Heed(*left_memory_);
   }
   if (!holder_) MakeHolderLink();
   holder_->Ensure();
@@ -118,30 +118,15 @@ std::uint64_t Placement::RoomCapacity() const {
   return Less(host_.info.memory_total, taken);
 }
 
-void Placement::Heed(LeftMemory& left) {
-  left_ = &left;
+void Placement::Heed(SuspendedFiles& files, LeftMemory& left) {
+  suspended_files_ = &files;
+  left_.Heed(left);
+  left_memory_ = &left;
   if (swap_.slots) swap_.slots->Heed(left);
 }
 
-// Of a program that is here it is at most what it has let go of. What it takes again here comes free as it does.
-std::uint64_t Placement::LeftBytes(bool also_taken_again) const {
-  if (!left_) return 0;
-  auto bytes = left_->BytesOn(host_.gpu);
-  for (const VGpu* vgpu : host_.vgpus) {
-    for (const Process* process : vgpu->processes) {
-      const auto its = bytes.find(process->pid);
-      if (its == bytes.end()) continue;
-      const bool counts = also_taken_again || process->suspension.Away();
-      its->second = counts ? std::min(its->second, process->residence.Swapped()) : 0;
-    }
-  }
-  std::uint64_t left = 0;
-  for (const auto& [pid, its] : bytes) left += its;
-  return left;
-}
-
 std::uint64_t Placement::Held() const {
-  std::uint64_t held = LeftBytes(/*also_taken_again=*/false);
+  std::uint64_t held = left_.Bytes(/*also_taken_again=*/false);
   for (const auto& [pid, bytes] : held_) held += bytes;
   return held;
 }

@@ -1,12 +1,10 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -20,10 +18,11 @@
 #include "server/memory/pinned.h"
 #include "server/model/vgpu.h"
 #include "server/suspended/suspended_files.h"
+#include "server/swap/holder/swap_holder_link.h"
+#include "server/swap/left_here.h"
 #include "server/swap/residency_server.h"
 #include "server/swap/survivors.h"
 #include "server/swap/swap_file.h"
-#include "server/swap/swap_holder_link.h"
 #include "server/swap/swap_slots.h"
 #include "server/time/time_control.h"
 
@@ -83,18 +82,9 @@ class Placement {
   std::uint64_t RoomCapacity() const;
   // Of these, what no program has, and is held for none.
   std::uint64_t FreeRoom() const;
-  // Whether some of the GPU's memory lies where this program left it.
-  bool HasLeft(pid_t pid) const { return left_ && left_->Any(host_.gpu, pid); }
   // So many of them are held for what comes with this program, which is not here yet; 0: no longer.
   void Hold(pid_t pid, std::uint64_t bytes);
-  // Whether a copy can read that GPU's memory from here, as far as is known; what was tried in vain.
-  bool Reaches(std::uint32_t gpu) const {
-    return std::ranges::count(host_.info.reaches, gpu) > 0 && !cannot_reach_.contains(gpu);
-  }
-  void CannotReach(std::uint32_t gpu) { cannot_reach_.insert(gpu); }
-  // Bytes of the GPU that lie where programs left them when they let go of them; `also_taken_again`: those, too, that
-  // programs here take again.
-  std::uint64_t LeftBytes(bool also_taken_again) const;
+  const LeftHere& Left() const { return left_; }
   // Bytes of a process that are not counted as room: contexts, and memory that only the device knows of. Of a process
   // without a shim that is all.
   static std::uint64_t Outside(const Process& process);
@@ -112,10 +102,9 @@ class Placement {
   void Heed(const Peers& peers) { peers_ = &peers; }
   // It is told of each look at where memory lies. It outlives the placement.
   void Heed(GangServer& gangs) { gangs_ = &gangs; }
-  // It is told of memory that programs leave in place, of all GPUs. It outlives the placement.
-  void Heed(LeftMemory& left);
-  // Of processes that are suspended to a file it finds the file there. They outlive the placement.
-  void Heed(SuspendedFiles& files) { suspended_files_ = &files; }
+  // Of processes that are suspended to a file it finds the file there, and it is told of memory that programs leave in
+  // place, of all GPUs. They outlive the placement.
+  void Heed(SuspendedFiles& files, LeftMemory& left);
   // Whether nothing of the process itself can execute: its channels are frozen, or its work has drained.
   bool Still(const Process& process) const;
 
@@ -131,9 +120,9 @@ class Placement {
   const Peers* peers_ = nullptr;  // null: there is one GPU
   GangServer* gangs_ = nullptr;   // likewise
   SuspendedFiles* suspended_files_ = nullptr;
-  LeftMemory* left_ = nullptr;
+  LeftHere left_;
+  LeftMemory* left_memory_ = nullptr;
   bool mover_started_ = false;
-  std::set<std::uint32_t> cannot_reach_;
   std::map<pid_t, std::uint64_t> held_;         // bytes
   std::unique_ptr<SwapHolderLink> holder_;      // null: nothing was swapped yet
   std::unique_ptr<ResidencyServer> residency_;  // null: memory is not swapped

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "server/swap/holder/swap_holder_link.h"
 #include "server/swap/mover_link.h"
-#include "server/swap/swap_holder_link.h"
 #include "server/swap/swap_slots.h"
 
 namespace tessera::server {

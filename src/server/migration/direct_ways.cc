@@ -24,22 +24,24 @@ DirectWays::~DirectWays() {
 }
 
 void DirectWays::Open(const std::vector<Process*>& processes, const VGpuTable::Gpus& gpus,
-                      const std::function<std::uint32_t(VgpuId)>& target) {
+                      const std::function<std::uint32_t(VgpuId)>& target, const Unreachable& unreachable) {
   if (std::exchange(opened_, true)) return;
   for (const Process* process : processes) {
     const std::uint32_t from = process->vgpu->gpu, to = target(process->vgpu->id);
     const bool one = std::ranges::count(processes, process->pid, &Process::pid) == 1;
-    if (one && from != to && !process->suspension.Begun()) Open(*process, *gpus[from], *gpus[to]);
+    if (one && from != to && !process->suspension.Begun()) Open(*process, *gpus[from], *gpus[to], unreachable);
   }
 }
 
-void DirectWays::Open(const Process& process, GpuServer& from, GpuServer& to) {
+void DirectWays::Open(const Process& process, GpuServer& from, GpuServer& to, const Unreachable& unreachable) {
   const auto first = from.Placement().HandoverSide(), second = to.Placement().HandoverSide();
   if (!first || !second || !first->link.Ready() || !second->link.Ready()) return;
   // What does not fit into the pool and the file is saved by the driver.
   const std::uint64_t bytes = std::min(process.residence.Movable(), MayGo(process, from));
   if (bytes == 0) return;
-  const bool reaches = to.Placement().Reaches(from.Index()), roomy = to.Placement().FreeRoom() >= bytes;
+  const bool reaches =
+      std::ranges::count(to.Info().reaches, from.Index()) > 0 && !unreachable.contains({from.Index(), to.Index()});
+  const bool roomy = to.Placement().FreeRoom() >= bytes;
   const bool direct = reaches && roomy;
   log::Debug("process {}: its memory goes to GPU {} {}", process.pid, to.Index(),
              direct   ? "directly"

@@ -6,6 +6,8 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "server/gpu/gpu_server.h"
@@ -20,6 +22,9 @@ namespace tessera::server {
 // new GPU's mover hears before of what comes. On the loop's thread.
 class DirectWays {
  public:
+  // GPUs, from and to, where the second one turned out not to reach the first one's memory, though the driver says so.
+  using Unreachable = std::set<std::pair<std::uint32_t, std::uint32_t>>;
+
   DirectWays() = default;
   ~DirectWays();
   DirectWays(const DirectWays&) = delete;
@@ -27,7 +32,7 @@ class DirectWays {
   // Begins, once, for each of these processes whose vGPU goes to another GPU, if both movers are there. Of a program on
   // several GPUs, or one that is suspended, nothing moves. The GPUs outlive the object.
   void Open(const std::vector<Process*>& processes, const VGpuTable::Gpus& gpus,
-            const std::function<std::uint32_t(VgpuId)>& target);
+            const std::function<std::uint32_t(VgpuId)>& target, const Unreachable& unreachable);
   // The new GPU's movers have mapped what may come.
   bool Settled() const;
   // The program's memory goes directly.
@@ -45,7 +50,7 @@ class DirectWays {
     bool direct = false;
     std::unique_ptr<SlotsAhead> ahead;
   };
-  void Open(const Process& process, GpuServer& from, GpuServer& to);
+  void Open(const Process& process, GpuServer& from, GpuServer& to, const Unreachable& unreachable);
 
   std::list<Way> ways_;
   bool opened_ = false;

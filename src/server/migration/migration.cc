@@ -31,6 +31,22 @@ void StartMovers(GpuServer& from, GpuServer& to, Nanos now) {
   }
 }
 
+Result<void> CheckTarget(const VGpu& vgpu, const VGpuTable::Gpus& gpus, std::uint32_t number) {
+  const GpuInfo& from = gpus[vgpu.gpu]->Info();
+  if (number >= gpus.size()) return Fail(ENOENT, fmt::format("there is no GPU {}", number), "tessera gpus lists them");
+  const GpuInfo& to = gpus[number]->Info();
+  if (number == vgpu.gpu) return {};
+  if (from.name != to.name || from.memory_total != to.memory_total)
+    return Fail(ENOTSUP,
+                fmt::format("GPU {} is a {} of {}, and GPU {} a {} of {}", number, to.name, FormatSize(to.memory_total),
+                            vgpu.gpu, from.name, FormatSize(from.memory_total)),
+                "a program can only go to a GPU of the same type");
+  if (!vgpu.spec.space.empty())
+    return Fail(ENOTSUP, fmt::format("vGPU {} is in space {}, which stays on its GPU", vgpu.spec.name, vgpu.spec.space),
+                "end its programs, and make it anew on the other GPU");
+  return gpus[number]->Health().TakesNewcomers();
+}
+
 }  // namespace
 
 Migration::Migration(std::vector<VGpuMove> moves, VGpuTable& table, const VGpuTable::Gpus& gpus,
@@ -57,25 +73,6 @@ std::vector<Process*> Migration::Processes() const {
 }
 
 // ---- whether it can be ----
-
-Result<void> Migration::CheckTarget(const Part& part) const {
-  const VGpu* vgpu = table_.Find(part.vgpu);
-  const GpuInfo& from = gpus_[part.from]->Info();
-  if (part.to >= gpus_.size())
-    return Fail(ENOENT, fmt::format("there is no GPU {}", part.to), "tessera gpus lists them");
-  const GpuInfo& to = gpus_[part.to]->Info();
-  if (part.to == part.from) return {};
-  if (from.name != to.name || from.memory_total != to.memory_total)
-    return Fail(ENOTSUP,
-                fmt::format("GPU {} is a {} of {}, and GPU {} a {} of {}", part.to, to.name,
-                            FormatSize(to.memory_total), part.from, from.name, FormatSize(from.memory_total)),
-                "a program can only go to a GPU of the same type");
-  if (!vgpu->spec.space.empty())
-    return Fail(ENOTSUP,
-                fmt::format("vGPU {} is in space {}, which stays on its GPU", vgpu->spec.name, vgpu->spec.space),
-                "end its programs, and make it anew on the other GPU");
-  return gpus_[part.to]->Health().TakesNewcomers();
-}
 
 // The programs of a vGPU use no other one.
 Result<void> Migration::CheckWhole(const VGpu& vgpu) const {
@@ -118,7 +115,7 @@ Result<void> Migration::Check() const {
   std::set<std::uint32_t> targets;
   for (const Part& part : parts_) {
     const VGpu& vgpu = *table_.Find(part.vgpu);
-    if (auto may = CheckTarget(part); !may) return may;
+    if (auto may = CheckTarget(vgpu, gpus_, part.to); !may) return may;
     // One of them may be this vGPU's. It would stay behind.
     if (gpus_[part.from]->Survivors().Missing() > 0) {
       std::vector<pid_t> pids;
@@ -174,7 +171,7 @@ Result<void> Migration::Begin(Nanos now) {
 Result<void> Migration::Prepare(Nanos now) {
   const bool late = now - began_at_ > kMostPreparing;
   if (!late && !MoversReady()) return {};
-  ways_.Open(Processes(), gpus_, [this](VgpuId vgpu) { return TargetOf(vgpu); });
+  ways_.Open(Processes(), gpus_, [this](VgpuId vgpu) { return TargetOf(vgpu); }, *means_.unreachable);
   return late || ways_.Settled() ? SuspendAll(now) : Result<void>();
 }
 
@@ -258,20 +255,21 @@ Result<void> Migration::GiveNext() {
     if (process == vgpu->processes.end() || (*process)->residence.Swapped() == 0) continue;
     gives_ = true;
     means_.give(**process, *gpus_[vgpu->gpu], *gpus_[part->to],
-                [this, alive = alive_, pid, from = vgpu->gpu, to = part->to](Result<MemoryGiver::Given> given) {
-                  if (!*alive) return;
-                  gives_ = false;
-                  const Nanos now = MonotonicNow();
-                  // The driver had said otherwise. The next one goes through host memory.
-                  if (!given && given.error().code == EINVAL && ways_.Has(pid))
-                    gpus_[to]->Placement().CannotReach(from);
-                  if (phase_ != Phase::kSuspends) return;
-                  if (!given) return GiveUp(given.error(), now);
-                  given_.push_back(std::move(*given));
-                  AwaitSuspended(now);
+                [this, alive = alive_, from = vgpu->gpu, to = part->to](Result<MemoryGiver::Given> given) {
+                  if (!given && given.error().code == EINVAL) means_.unreachable->emplace(from, to);
+                  if (*alive) Given(std::move(given));
                 });
   }
   return {};
+}
+
+void Migration::Given(Result<MemoryGiver::Given> given) {
+  gives_ = false;
+  if (phase_ != Phase::kSuspends) return;
+  const Nanos now = MonotonicNow();
+  if (!given) return GiveUp(given.error(), now);
+  given_.push_back(std::move(*given));
+  AwaitSuspended(now);
 }
 
 // One may have taken more memory since this began.

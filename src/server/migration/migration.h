@@ -45,6 +45,7 @@ class Migration {
   struct Means {
     GiveMemory give;
     SaveState save;
+    std::shared_ptr<DirectWays::Unreachable> unreachable = std::make_shared<DirectWays::Unreachable>();
   };
 
   // All outlive the object.
@@ -75,7 +76,6 @@ class Migration {
     std::uint32_t from = 0, to = 0;
   };
   std::vector<Process*> Processes() const;
-  Result<void> CheckTarget(const Part& part) const;
   Result<void> CheckWhole(const VGpu& vgpu) const;
   Result<void> CheckSize(const VGpu& vgpu, std::uint32_t to) const;
   bool MoversReady() const;
@@ -84,6 +84,7 @@ class Migration {
   Result<void> Suspend(pid_t pid, Nanos now);
   void AwaitSuspended(Nanos now);
   Result<void> GiveNext();
+  void Given(Result<MemoryGiver::Given> given);
   void Move(Nanos now);
   Result<void> MoveVGpus(Nanos now);
   void AwaitRecorded(Nanos now);

@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "server/loop/event_loop.h"
-#include "server/swap/swap_holder_link.h"
+#include "server/swap/holder/swap_holder_link.h"
 #include "server/swap/swap_slots.h"
 #include "wire/mover.h"
 

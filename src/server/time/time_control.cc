@@ -140,6 +140,7 @@ void TimeControl::Leave(Process& process, Nanos now) {
   goals_.Left(process, now);
 }
 
+// It uses the GPU from now on, if that was not known.
 void TimeControl::Begins(Process& process, Nanos now) {
   if (process.work.worked || process.who.guest) return;
   channels_.ClientWorks(process.pid);
@@ -191,7 +192,9 @@ void TimeControl::Sampled(Process& process, bool works, Nanos since, Nanos now) 
   SetTimer();
 }
 
+// One that was away has lost its channels, and with them what was known of its work. It says once that it waits.
 void TimeControl::Hold(Process& process, Nanos now) {
+  if (!process.MustStand() && process.gate.state == GateRecord::State::kWanting) Begins(process, now);
   if (process.gate.held != process.MustStand()) server_->Hold(process.gate, process.MustStand(), now);
   AfterEvent(*process.vgpu, now);
 }

@@ -57,8 +57,6 @@ class TimeControl {
 
   // Messages of processes; docs/protocol.md.
   void Wants(Process& process, bool waits, Nanos now);
-  // It uses the GPU from now on, if that was not known: as with its first Wants.
-  void Begins(Process& process, Nanos now);
   void Idle(Process& process, Nanos since, Nanos now);
   void Released(Process& process, Nanos drained_at, std::uint32_t epoch, Nanos now);
   // The device's samples of a process without a shim: it works, or has not since then. Of one whose channels are not
@@ -91,6 +89,7 @@ class TimeControl {
 
  private:
   std::unique_ptr<TimeServer> MakeServer() const;
+  void Begins(Process& process, Nanos now);
   void GiveAgain(const VGpu& vgpu, Nanos now);
   void TellMeans(Nanos now);
   void TellWay(Nanos now);

@@ -1,6 +1,7 @@
 """tessera migrate: programs that go to another GPU, and go on there."""
 import pathlib
 import sys
+import time
 import unittest
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -65,6 +66,19 @@ class Migrate(SoftGpuTest):
             shell.ok("launch", 1)
         self.assertEqual(shell.ok("count")["count"], 2)
         self.assertEqual([event["text"].endswith(", its memory directly") for event in self.migrated()], [True, True])
+
+    def test_memory_goes_along_to_and_fro_without_a_pause(self):
+        """It has not come in from the GPU before, and goes on from there."""
+        self.create("team", gpu="0")
+        shell = self.shell_with_context("team")
+        memory = shell.filled(self.SIZE, self.WORD)
+        for target in (1, 0) * 6:
+            begin = time.monotonic()
+            self.tessera("migrate", "team", "--gpu", target)
+            self.assertLess(time.monotonic() - begin, 20, "something was waited for in vain")
+        self.assertEqual(shell.ok("compare", memory, self.WORD)["wrong"], 0)
+        shell.ok("launch", 1)
+        self.assertEqual(shell.ok("count")["count"], 1)
 
     def test_memory_goes_along_though_a_mover_dies_on_the_direct_way(self):
         for step in ("mover.left.told", "mover.away.sent", "mover.freed.received", "mover.slot.reached", "mover.slot.lent"):

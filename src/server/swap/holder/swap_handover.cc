@@ -1,4 +1,4 @@
-#include "server/swap/swap_handover.h"
+#include "server/swap/holder/swap_handover.h"
 
 #include <poll.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "server/swap/swap_handover.h"
+#include "server/swap/holder/swap_handover.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "mover/program/packet_socket.h"
+#include "mover/line/packet_socket.h"
 #include "wire/line.h"
 
 namespace tessera::mover {

@@ -1,4 +1,4 @@
-#include "mover/program/packet_socket.h"
+#include "mover/line/packet_socket.h"
 
 #include <fcntl.h>
 #include <sys/epoll.h>

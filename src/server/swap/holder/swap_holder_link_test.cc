@@ -1,4 +1,4 @@
-#include "server/swap/swap_holder_link.h"
+#include "server/swap/holder/swap_holder_link.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

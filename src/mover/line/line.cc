@@ -1,4 +1,4 @@
-#include "mover/program/line.h"
+#include "mover/line/line.h"
 
 #include <algorithm>
 #include <cerrno>
