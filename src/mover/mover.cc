@@ -36,6 +36,10 @@ MoverMessage FileIs(const Workplace& place) {
           .other = place.file->used() * kChunkBytes};
 }
 
+bool AnyLoads(const std::map<std::uint64_t, std::shared_ptr<Program>>& programs) {
+  return std::ranges::any_of(programs, [](const auto& each) { return each.second->Loads(); });
+}
+
 bool Differ(const MoverMessage& a, const MoverMessage& b) {
   return a.error != b.error || a.bytes != b.bytes || a.other != b.other;
 }
@@ -95,9 +99,11 @@ Result<bool> Mover::RunOnce(Nanos most) {
   for (int i = 0; i < count; ++i) OnEvent(events[i].data.fd, events[i].events);
   if (const auto finished = FinishCopies(); !finished) return std::unexpected(finished.error());
   for (const auto& [id, program] : programs_) program->GoOn();
-  LendWhatIsStill();
-  lent_.GoOn();
-  if (!place_.closing.empty() && !Loads()) place_.closing.pop_back();
+  lent_.GoOn([this](pid_t owner) {
+    return std::ranges::any_of(
+        programs_, [owner](const auto& each) { return each.second->pid() == owner && each.second->Relocates(); });
+  });
+  if (!place_.closing.empty() && !AnyLoads(programs_)) place_.closing.pop_back();
   GrowOrStarve();
   Report();
   if (place_.broken) return std::unexpected(*place_.broken);
@@ -108,7 +114,7 @@ Result<bool> Mover::RunOnce(Nanos most) {
 void Mover::Wait(Nanos most) {
   const Nanos now = MonotonicNow();
   if (copier_.busy()) most = std::min(most, kLookForCopies);
-  if (lent_.Maps() || (!place_.closing.empty() && !Loads())) most = 0;
+  if (lent_.Maps() || (!place_.closing.empty() && !AnyLoads(programs_))) most = 0;
   if (report_due_) most = std::min(most, report_at_ - now);
   if (resume_at_ != kNever) most = std::min(most, resume_at_ - now);
   if (prepare_at_ != kNever) most = std::min(most, prepare_at_ - now);
@@ -163,7 +169,7 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
   if (message.type == MoverType::kPrepare) return growth_.AimAhead(message.bytes / kChunkBytes);
   if (message.type == MoverType::kRest) return growth_.Rest(message.bytes != 0);
   if (message.type == MoverType::kSlot) return OnSlot(message.bytes, std::move(fd));
-  if (message.type == MoverType::kLend) return lends_.push_back(static_cast<pid_t>(message.bytes));
+  if (message.type == MoverType::kLend) return lent_.OnLend(static_cast<pid_t>(message.bytes));
   if (message.type == MoverType::kSlotFor) return lent_.OnSlotFor(message, std::move(fd));
   if (message.type == MoverType::kShow) return OnShow(message);
   if (message.type == MoverType::kReach) return lent_.OnReach(message, std::move(fd));
@@ -195,16 +201,6 @@ void Mover::OnProgram(const MoverMessage& message, UniqueFd fd) {
                     std::make_shared<Program>(place_, message.program, static_cast<pid_t>(message.bytes), message.other,
                                               std::move(fd), file ? file.mapped() : nullptr));
   domains_[message.program] = message.other;
-}
-
-// What is on its way to another slot is lent when it is there.
-void Mover::LendWhatIsStill() {
-  std::erase_if(lends_, [this](pid_t owner) {
-    const bool waits = std::ranges::any_of(
-        programs_, [owner](const auto& each) { return each.second->pid() == owner && each.second->Relocates(); });
-    if (!waits) lent_.OnLend(owner);
-    return !waits;
-  });
 }
 
 void Mover::OnShow(const MoverMessage& message) {
@@ -271,7 +267,7 @@ void Mover::AddSlot(HostMemory memory) {
   const int fd = memory.fd.Get();
   const Slot slot = pool_.Add(std::move(memory));
   const MoverMessage message = {.type = MoverType::kSlotMade, .bytes = pool_.EntryOf(slot).memory};
-  if (!Give(message, fd)) Admit(message.bytes);
+  if (!Give(message, fd)) OnKept(message);
   PassFault("mover.slot.told");
 }
 
@@ -283,12 +279,8 @@ bool Mover::Give(const MoverMessage& message, int fd) {
 
 // It was made, or a program is to leave something in it.
 void Mover::OnKept(const MoverMessage& message) {
-  Admit(message.bytes);
+  if (pool_.Admit(message.bytes)) growth_.Ended();
   for (const auto& [id, program] : programs_) program->OnKept(message.bytes, message.error);
-}
-
-void Mover::Admit(std::uint64_t number) {
-  if (pool_.Admit(number)) growth_.Ended();
 }
 
 void Mover::OnGrown(Grower& grower) {
@@ -314,10 +306,6 @@ Demand Mover::DemandOfAll() const {
   return demand;
 }
 
-bool Mover::Loads() const {
-  return std::ranges::any_of(programs_, [](const auto& each) { return each.second->Loads(); });
-}
-
 void Mover::GrowOrStarve() {
   if (resume_at_ != kNever && place_.now >= resume_at_) {
     resume_at_ = kNever;
@@ -325,7 +313,7 @@ void Mover::GrowOrStarve() {
   }
   const Demand demand = DemandOfAll();
   for (Grower& grower : growers_) {
-    if (!grower.busy()) Start(grower, growth_.Next(demand, Loads()));
+    if (!grower.busy()) Start(grower, growth_.Next(demand, AnyLoads(programs_)));
     if (!grower.busy()) Start(grower, Ahead(grower, demand));
   }
   if (std::ranges::any_of(growers_, &Grower::busy) || growth_.Makes() || FileCold(demand)) return;

@@ -42,15 +42,12 @@ class Mover {
   void OnGone(const wire::MoverMessage& message);
   void OnSlot(std::uint64_t number, UniqueFd fd);
   void AddSlot(HostMemory memory);
-  void Admit(std::uint64_t number);
   void OnKept(const wire::MoverMessage& message);
   void OnShow(const wire::MoverMessage& message);
-  void LendWhatIsStill();
   bool Give(const wire::MoverMessage& message, int fd);
   void OnGrown(Grower& grower);
   Result<void> FinishCopies();
   Demand DemandOfAll() const;
-  bool Loads() const;
   void GrowOrStarve();
   void Start(Grower& grower, PoolGrowth::Job job);
   PoolGrowth::Job Ahead(const Grower& grower, const Demand& demand);
@@ -73,7 +70,6 @@ class Mover {
   std::optional<SwapFile> file_;
   Workplace place_;
   LentSlots lent_;
-  std::vector<pid_t> lends_;  // programs of which the daemon wants to hear that they are lent
   std::map<std::uint64_t, std::shared_ptr<Program>> programs_;  // by the daemon's number
   std::map<std::uint64_t, Domain> domains_;                     // of these
   // Files of programs that the daemon introduces next.

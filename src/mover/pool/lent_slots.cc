@@ -12,7 +12,7 @@ using wire::MoverMessage;
 using wire::MoverType;
 
 // The daemon reads in the table which ones these are, and keeps their descriptors.
-void LentSlots::OnLend(pid_t owner) {
+void LentSlots::Lend(pid_t owner) {
   const auto lent = lending_.Lend(owner);
   tell_({.type = MoverType::kLent,
          .error = lent ? 0 : lent.error().code,
@@ -70,7 +70,12 @@ void LentSlots::OnReach(const MoverMessage& message, UniqueFd fd) {
 }
 
 // What cannot be mapped is tried again when it is needed, and the error is said then.
-void LentSlots::GoOn() {
+void LentSlots::GoOn(const std::function<bool(pid_t)>& moves) {
+  std::erase_if(lends_, [&](pid_t owner) {
+    const bool waits = moves(owner);
+    if (!waits) Lend(owner);
+    return !waits;
+  });
   if (unmapped_ == 0) return;
   const auto next = std::ranges::find_if(soon_, [](const auto& each) { return !each.second.tried; });
   (void)gpu_.Reach(next->second.memory);

@@ -126,6 +126,9 @@ TEST_F(LentSlotsTest, WhatAProgramLeftInPlaceIsItsOwn) {
   pool_.slots.Give(slot, 3, kOwner);
   pool_.slots.Park(slot, true);
   lent_.OnLend(kOwner);
+  lent_.GoOn([](pid_t owner) { return owner == kOwner; });
+  EXPECT_TRUE(said_.empty()) << "it is on its way to another slot";
+  lent_.GoOn();
   EXPECT_TRUE(said_.back().type == MoverType::kLent && said_.back().other == 1);
   EXPECT_TRUE(pool_.slots.EntryOf(slot).Has(Entry::kTransit) && pool_.slots.EntryOf(slot).Has(Entry::kShared));
 }

@@ -76,6 +76,43 @@ Result<bool> MayLoad(const LineMessage& want, StoredChunks& known) {
   return true;
 }
 
+// The units that the program has let go of; the others stay to be done.
+std::uint64_t NoteFreed(const LineMessage& message, const Batch& batch, Tier tier, Workplace& place,
+                        StoredChunks& stored, MoveTask& task, MoveCounts& counts) {
+  std::uint64_t freed = 0;
+  for (const Batch::Entry& entry : batch.entries) {
+    const bool kept = message.error != 0 || !Names(message, entry.chunk);
+    if (kept || entry.dropped) {
+      place.pool.GiveBack(entry.slot);
+    } else {
+      stored.Add(entry.chunk, {.tier = tier, .number = place.stored++, .slot = entry.slot, .units = entry.part.units});
+    }
+    (kept ? task.left : freed) += entry.part.Taken();
+    if (!kept) counts.copied[0] += wire::CountOf(entry.part.units);
+  }
+  return freed;
+}
+
+// Likewise those that have come.
+std::uint64_t NoteTaken(const LineMessage& message, const Batch& batch, Pool& pool, StoredChunks& stored,
+                        MoveTask& task, MoveCounts& counts) {
+  std::uint64_t taken = 0;
+  for (const Batch::Entry& entry : batch.entries) {
+    const bool stays = message.error != 0 || !Names(message, entry.chunk);
+    (stays ? task.left : taken) += entry.part.Taken();
+    if (!stays) counts.copied[1] += wire::CountOf(entry.part.units);
+    if (entry.dropped) {
+      pool.GiveBack(entry.slot);
+    } else if (stays) {
+      stored.Put(stored.At(entry.chunk), entry.parked ? Tier::kParked : Tier::kSlot);
+    } else {
+      stored.Erase(entry.chunk);
+      pool.GiveBack(entry.slot);
+    }
+  }
+  return taken;
+}
+
 Result<void> ReachSlots(const LineMessage& want, StoredChunks& known, Workplace& place) {
   Result<void> reached;
   for (const std::uint64_t chunk : ChunksOf(want)) {
@@ -269,14 +306,6 @@ void CopyMoves::GiveLoaded(const std::shared_ptr<Batch>& batch) {
   questions_.Expect({.type = LineType::kLoaded, .batch = batch}, place_.now);
 }
 
-void CopyMoves::TellMoved() {
-  context_.Tell({.type = wire::MoverType::kMoved,
-                 .bytes = moved_[static_cast<std::size_t>(Direction::kOut)] * wire::kUnitBytes,
-                 .other = moved_[static_cast<std::size_t>(Direction::kIn)] * wire::kUnitBytes,
-                 .copied_out = copied_[static_cast<std::size_t>(Direction::kOut)] * wire::kUnitBytes,
-                 .copied_in = copied_[static_cast<std::size_t>(Direction::kIn)] * wire::kUnitBytes});
-}
-
 // ---- answers ----
 
 Result<void> CopyMoves::OnAnswer(LinePacket& packet) {
@@ -377,26 +406,15 @@ Result<void> CopyMoves::OnFreed(const LineMessage& message) {
   PassFault("mover.freed.received");
   MoveTask& task = TaskOf(Direction::kOut);
   const Tier tier = batch.away ? Tier::kParked : Tier::kSlot;
-  std::uint64_t freed = 0;
-  for (const Batch::Entry& entry : batch.entries) {
-    const bool kept = message.error != 0 || !Names(message, entry.chunk);
-    if (kept || entry.dropped) {
-      place_.pool.GiveBack(entry.slot);
-    } else {
-      stored_.Add(entry.chunk,
-                  {.tier = tier, .number = place_.stored++, .slot = entry.slot, .units = entry.part.units});
-    }
-    (kept ? task.left : freed) += entry.part.Taken();
-    if (!kept) copied_[static_cast<std::size_t>(Direction::kOut)] += wire::CountOf(entry.part.units);
-  }
+  const std::uint64_t freed = NoteFreed(message, batch, tier, place_, stored_, task, counts_);
   if (!batch.away && IsRefusal(message)) {
     stored_.imports = false;  // the same chunks go again, and are away then
   } else if (freed == 0) {
     task.error = ErrorOf(message);  // to ask again would lead to the same again
   }
-  moved_[static_cast<std::size_t>(Direction::kOut)] += freed;
+  counts_.moved[0] += freed;
   Forget(question->batch);
-  if (freed > 0) TellMoved();
+  if (freed > 0) counts_.Tell(context_);
   return {};
 }
 
@@ -442,24 +460,11 @@ Result<void> CopyMoves::OnTaken(const LineMessage& message) {
   if (NamesOthers(message, batch)) return EndWrongly(question->batch, "it took chunks that were not loaded");
   PassFault("mover.taken.received");
   MoveTask& task = TaskOf(Direction::kIn);
-  std::uint64_t taken = 0;
-  for (const Batch::Entry& entry : batch.entries) {
-    const bool stays = message.error != 0 || !Names(message, entry.chunk);
-    (stays ? task.left : taken) += entry.part.Taken();
-    if (!stays) copied_[static_cast<std::size_t>(Direction::kIn)] += wire::CountOf(entry.part.units);
-    if (entry.dropped) {
-      place_.pool.GiveBack(entry.slot);
-    } else if (stays) {
-      stored_.Put(stored_.At(entry.chunk), entry.parked ? Tier::kParked : Tier::kSlot);
-    } else {
-      stored_.Erase(entry.chunk);
-      place_.pool.GiveBack(entry.slot);
-    }
-  }
+  const std::uint64_t taken = NoteTaken(message, batch, place_.pool, stored_, task, counts_);
   if (taken == 0) task.error = ErrorOf(message);
-  moved_[static_cast<std::size_t>(Direction::kIn)] += taken;
+  counts_.moved[1] += taken;
   Forget(question->batch);
-  if (taken > 0) TellMoved();
+  if (taken > 0) counts_.Tell(context_);
   return {};
 }
 

@@ -24,6 +24,20 @@ inline constexpr std::uint64_t kAtATime = 2;
 // The same where nobody runs before all have moved: fewer, larger batches take less time.
 inline constexpr std::uint64_t kAtATimeOfAll = 4;
 
+// Since the mover knows the program, by Direction: units of GPU memory that came free or were taken by moves, and the
+// contents of these.
+struct MoveCounts {
+  std::array<std::uint64_t, 2> moved{}, copied{};
+
+  void Tell(const ProgramContext& context) const {
+    context.Tell({.type = wire::MoverType::kMoved,
+                  .bytes = moved[0] * wire::kUnitBytes,
+                  .other = moved[1] * wire::kUnitBytes,
+                  .copied_out = copied[0] * wire::kUnitBytes,
+                  .copied_in = copied[1] * wire::kUnitBytes});
+  }
+};
+
 // The moves of one program between the GPU and slots of the pool: what the daemon wishes, what the program was asked
 // for, and what is being copied. Moves of one direction at a time. For the loop's thread.
 class CopyMoves {
@@ -91,7 +105,6 @@ class CopyMoves {
   void Forget(std::shared_ptr<Batch> batch);
   void GiveStored(const std::shared_ptr<Batch>& batch);
   void GiveLoaded(const std::shared_ptr<Batch>& batch);
-  void TellMoved();
 
   const ProgramContext& context_;
   Workplace& place_;
@@ -106,9 +119,7 @@ class CopyMoves {
   std::optional<Direction> active_;              // of the wish that is under way
   bool in_place_ = false;
   std::uint64_t left_out_ = 0;  // chunks that cannot go out in place, and found no slot
-  // Since the mover knows the program, by Direction: units of GPU memory that came free or were taken, and of these
-  // what was copied.
-  std::array<std::uint64_t, 2> moved_{}, copied_{};
+  MoveCounts counts_;
 };
 
 }  // namespace tessera::mover

@@ -69,9 +69,8 @@ std::shared_ptr<Batch> Leavings::OnKept(std::span<const std::shared_ptr<Batch>> 
                                         int error) {
   Pool& pool = context_.place.pool;
   const auto is = [&](const Batch::Entry& entry) { return pool.EntryOf(entry.slot).memory == number; };
-  const auto found = std::ranges::find_if(batches, [&](const auto& batch) {
-    return batch->not_kept > 0 && std::ranges::any_of(batch->entries, is);
-  });
+  const auto found = std::ranges::find_if(
+      batches, [&](const auto& batch) { return batch->not_kept > 0 && std::ranges::any_of(batch->entries, is); });
   if (found == batches.end()) return nullptr;
   Batch& batch = **found;
   --batch.not_kept;

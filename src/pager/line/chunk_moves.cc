@@ -366,13 +366,6 @@ LineAnswer ChunkMoves::Hold(const Message& read, std::span<UniqueFd> fds) {
   return answer;
 }
 
-LineAnswer ChunkMoves::Park() const {
-  const Region& region = chunks.large();
-  LineAnswer answer{.message = {.type = LineType::kParked}, .fds = {}};
-  for (const std::size_t i : region.WithMemory()) answer.message.room += region[i].InHost() ? 1 : 0;
-  return answer;
-}
-
 void ChunkMoves::Abandon() {
   Region& region = chunks.large();
   for (std::size_t i = 0; i < region.size(); ++i) {

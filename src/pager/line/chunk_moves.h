@@ -58,9 +58,6 @@ class ChunkMoves {
   // Chunks that are away are in the host memory of these descriptors: takes what can be imported. Without descriptors
   // they stay away, in slots.
   LineAnswer Hold(const Message& read, std::span<UniqueFd> fds) TESSERA_REQUIRES(chunks.mutex());
-  // Counts the chunks that are in host memory.
-  LineAnswer Park() const TESSERA_REQUIRES(chunks.mutex());
-
   // The line is lost, and so is every copy that was under way: its chunk stays where it is.
   void Abandon() TESSERA_REQUIRES(chunks.mutex());
 

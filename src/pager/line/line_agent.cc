@@ -9,6 +9,17 @@ namespace tessera::pager {
 
 using wire::LineType;
 
+namespace {
+
+// How many chunks are in host memory.
+LineAnswer InHost(const Region& region) {
+  LineAnswer answer{.message = {.type = LineType::kParked}, .fds = {}};
+  for (const std::size_t i : region.WithMemory()) answer.message.room += region[i].InHost() ? 1 : 0;
+  return answer;
+}
+
+}  // namespace
+
 LineAgent::LineAgent(Heap& heap) : moves_(heap.Chunks(), heap.Heat()) {}
 
 // The indices of the chunks that a message names; empty if it names one that `is` not true of, or one twice.
@@ -74,7 +85,7 @@ bool LineAgent::Act(const Message& message, std::span<UniqueFd> fds, std::vector
       answers->push_back(moves_.Hold(message, fds));
       return true;
     case LineType::kPark:
-      answers->push_back(moves_.Park());
+      answers->push_back(InHost(moves_.chunks.large()));
       return true;
     case LineType::kAdopted:
       return OnAdopted(message);

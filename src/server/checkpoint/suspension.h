@@ -20,6 +20,12 @@
 
 namespace tessera::server {
 
+struct SuspensionBounds {
+  Nanos drain = 30 * kSecond;  // how long what it has queued may take
+  Nanos still = 30 * kSecond;  // how long nothing may be moved while memory is to go out
+  Nanos lock = 10 * kSecond;   // how long the driver may wait for calls that are under way
+};
+
 // Takes one program off all of its GPUs, its contexts included, and brings it back. While it is away, its threads wait
 // in the driver or at their gates, and notice nothing but the time.
 //
@@ -30,11 +36,7 @@ namespace tessera::server {
 // resumed again. On the loop's thread, which it never blocks: Step is to be called now and then.
 class Suspension {
  public:
-  struct Bounds {
-    Nanos drain = 30 * kSecond;  // how long what it has queued may take
-    Nanos still = 30 * kSecond;  // how long nothing may be moved while memory is to go out
-    Nanos lock = 10 * kSecond;   // how long the driver may wait for calls that are under way
-  };
+  using Bounds = SuspensionBounds;
 
   // The GPUs, the files and the figures outlive the object. `checkpointer` makes the calls for this program.
   Suspension(pid_t pid, const std::vector<std::unique_ptr<GpuServer>>& gpus, SuspendedFiles& files,
@@ -61,7 +63,6 @@ class Suspension {
   void Stay();
   // Begins the way back, as soon as it is suspended: to the GPUs where its vGPUs are by then.
   void Return(Nanos now);
-  // Goes on with whatever is next.
   void Step(Nanos now);
 
   SuspensionPhase Phase() const { return phase_; }

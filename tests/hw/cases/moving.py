@@ -329,8 +329,8 @@ def _moved(name, script, *arguments, module="torch", env=None, pause_s=0.4, limi
 _moved("torch_graph", "torch_train.py", "graph", "4000")
 _moved("torch_eager", "torch_train.py", "eager", "1500")
 _moved("generate", "generate.py", "300", module="transformers")
-_moved("jax", "jax_train.py", "40", module="jax", env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"})
-_moved("cupy", "cupy_math.py", "60", module="cupy", pause_s=0.1)
+_moved("jax", "jax_train.py", "80", module="jax", env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"})
+_moved("cupy", "cupy_math.py", "40", module="cupy", pause_s=0.1)
 
 
 @moving(soft=True, limit_s=120)
