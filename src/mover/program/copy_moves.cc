@@ -376,8 +376,8 @@ Result<void> CopyMoves::StartCopyOut(LinePacket& packet) {
   auto batch = std::make_shared<Batch>();
   const std::vector<ChunkPart> parts = PartsOf(message);
   for (std::uint32_t n = 0; n < message.count; ++n) {
-    if (place_.FreeFor(context_.domain) == 0) break;
-    const auto slot = place_.pool.Take(context_.domain);
+    const auto slot = place_.FreeFor(context_.domain) > 0 ? place_.pool.Take(context_.domain) : std::nullopt;
+    if (!slot) break;
     batch->entries.push_back({.chunk = message.chunk[n], .slot = *slot, .part = parts[n]});
   }
   const std::size_t taken = batch->entries.size();

@@ -51,11 +51,12 @@ bool Relocations::Start(const std::vector<std::uint64_t>& chunks) {
   std::vector<UniqueFd> fds;
   std::vector<ChunkPart> parts;
   for (const std::uint64_t chunk : chunks) {
-    if (place_.FreeFor(context_.domain) == 0) break;
+    const auto slot = place_.FreeFor(context_.domain) > 0 ? place_.pool.Take(context_.domain) : std::nullopt;
+    if (!slot) break;
     const Stored& stored = stored_.At(chunk);
     fds.emplace_back(fcntl(place_.pool.MemoryOf(stored.slot).fd.Get(), F_DUPFD_CLOEXEC, 0));
     parts.push_back({.units = stored.units});
-    batch->entries.push_back({.chunk = chunk, .slot = *place_.pool.Take(context_.domain), .from = stored.slot});
+    batch->entries.push_back({.chunk = chunk, .slot = *slot, .from = stored.slot});
   }
   if (batch->entries.empty()) return false;
   auto window = place_.gpu.Import(fds, parts);
