@@ -69,7 +69,7 @@ void LentSlots::OnReach(const MoverMessage& message, UniqueFd fd) {
   ++unmapped_;
 }
 
-// What cannot be mapped is tried again when it is needed, and the error is said then.
+// A slot that cannot be mapped is tried again when it is needed; the error comes then.
 void LentSlots::GoOn(const std::function<bool(pid_t)>& moves) {
   std::erase_if(lends_, [&](pid_t owner) {
     const bool waits = moves(owner);

@@ -15,7 +15,7 @@ namespace tessera::mover {
 
 // Slots that go from one GPU's pool to another's, with what a parked program has there: lends them, and takes those
 // that another mover lent. For a while both pools have the same memory, so that a mover that is killed loses nothing;
-// neither ever gives it to another program. What may come soon is mapped ahead. For the loop's thread.
+// neither ever gives it to another program. Maps ahead slots that may come soon. For the loop's thread.
 class LentSlots {
  public:
   using Tell = std::function<void(const wire::MoverMessage&)>;

@@ -23,7 +23,7 @@ class LentSlotsTest : public testing::Test {
   static MoverMessage Of(MoverType type, std::uint64_t number, std::uint64_t marks = 0) {
     return {.type = type, .program = kOwner, .bytes = number, .other = number + 100, .domain = 3, .marks = marks};
   }
-  // What the daemon is told of one that comes now.
+  // A slot comes now. Returns the errno value that the daemon is told.
   int Take(std::uint64_t number, std::uint64_t marks = 0) {
     lent_.OnSlotFor(Of(MoverType::kSlotFor, number, marks), UniqueFd(memfd_create("slot", MFD_CLOEXEC)));
     EXPECT_TRUE(said_.back().type == MoverType::kSlotTaken && said_.back().bytes == number);

@@ -48,20 +48,13 @@ std::shared_ptr<Batch> Leavings::Leave(LinePacket packet) {
 
 // A slot with the chunk's memory: one that was shown, if there is no descriptor. None: it stays the program's.
 std::optional<Batch::Entry> Leavings::Leave(std::uint64_t chunk, ChunkPart part, UniqueFd fd) {
-  Pool& pool = context_.place.pool;
   if (!fd) {
     const auto slot = shown_.Take(chunk);
     return slot ? std::optional(Batch::Entry{.chunk = chunk, .slot = *slot, .part = part}) : std::nullopt;
   }
-  if (pool.Places() == 0) return {};
-  const int memory = fd.Get();
-  const Slot slot = pool.Add({.fd = std::move(fd), .transit = true});
-  const wire::MoverMessage left = {.type = wire::MoverType::kSlotLeft,
-                                   .program = static_cast<std::uint64_t>(context_.pid),
-                                   .bytes = pool.EntryOf(slot).memory};
-  if (context_.place.give(left, memory)) return Batch::Entry{.chunk = chunk, .slot = slot, .part = part};
-  pool.GiveBack(slot);
-  task_.error = EMFILE;
+  const auto slot = context_.LeaveSlot(std::move(fd));
+  if (slot) return Batch::Entry{.chunk = chunk, .slot = *slot, .part = part};
+  if (slot.error().code == EMFILE) task_.error = EMFILE;
   return {};
 }
 

@@ -29,7 +29,7 @@ class Leavings {
   // may let go of it when `not_kept` is 0.
   std::shared_ptr<Batch> Leave(LinePacket packet);
   // As Program's, of one of these batches: the one that the program may let go of now, which may have lost all of its
-  // chunks. What the daemon does not keep would be lost with this mover: it stays the program's.
+  // chunks. The program keeps what the daemon does not keep: it would be lost with this mover.
   std::shared_ptr<Batch> OnKept(std::span<const std::shared_ptr<Batch>> batches, std::uint64_t number, int error);
   // The line has ended: the program was not told of these.
   void GiveBack(std::vector<std::shared_ptr<Batch>>& batches);

@@ -44,7 +44,7 @@ class Program : public std::enable_shared_from_this<Program> {
   }
   void OnDisk(const std::shared_ptr<FileMove>& move, const Result<void>& result);
   pid_t pid() const { return context_.pid; }
-  // What it left in place is on its way to host memory.
+  // Memory that it left in place is on its way to host memory.
   bool Relocates() const { return !relocations_.Idle(); }
   bool HasLine() const { return line_.open(); }
 

@@ -19,7 +19,7 @@ class Relocations {
   Relocations(const ProgramContext& context, StoredChunks& stored)
       : context_(context), place_(context.place), stored_(stored) {}
 
-  // What lies in place, and what the program leaves there from now on, goes to host memory, until Stop.
+  // Memory in place goes to host memory until Stop, also memory that the program leaves there later.
   void Begin() { wanted_ = true; }
   void Stop() { wanted_ = false; }
   void GoOn();

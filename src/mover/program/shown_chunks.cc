@@ -44,20 +44,10 @@ Result<void> ShownChunks::OnAnswer(LinePacket& packet) {
   if (!question) return std::unexpected(question.error());
   const wire::LineMessage& message = packet.message;
   if (message.count == 0) left_ = 0;
-  Pool& pool = context_.place.pool;
   for (std::uint32_t n = 0; n < message.count; ++n) {
     if (!IsWhole(message, n)) return Fail(EPROTO, "it showed a chunk that is not whole");
-    if (pool.Places() == 0 || slots_.contains(message.chunk[n])) continue;
-    const int fd = packet.fds[n].Get();
-    const Slot slot = pool.Add({.fd = std::move(packet.fds[n]), .transit = true});
-    const wire::MoverMessage left = {.type = MoverType::kSlotLeft,
-                                     .program = static_cast<std::uint64_t>(context_.pid),
-                                     .bytes = pool.EntryOf(slot).memory};
-    if (context_.place.give(left, fd)) {
-      slots_[message.chunk[n]] = {.slot = slot};
-    } else {
-      pool.GiveBack(slot);
-    }
+    if (slots_.contains(message.chunk[n])) continue;
+    if (const auto slot = context_.LeaveSlot(std::move(packet.fds[n]))) slots_[message.chunk[n]] = {.slot = *slot};
   }
   PassFault("mover.shown.told");
   return {};

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -67,6 +69,20 @@ struct ProgramContext {
   const Domain domain;
   bool gone = false;  // the daemon wants to hear no more of it
 
+  // A slot of this GPU memory, which the program leaves in place; the daemon says whether it keeps it. ENOSPC: the
+  // table is full; EMFILE: it could not be given to the daemon.
+  Result<Slot> LeaveSlot(UniqueFd memory) const {
+    Pool& pool = place.pool;
+    if (pool.Places() == 0) return Fail(ENOSPC, "the pool's table is full");
+    const int fd = memory.Get();
+    const Slot slot = pool.Add({.fd = std::move(memory), .transit = true});
+    const wire::MoverMessage left = {.type = wire::MoverType::kSlotLeft,
+                                     .program = static_cast<std::uint64_t>(pid),
+                                     .bytes = pool.EntryOf(slot).memory};
+    if (place.give(left, fd)) return slot;
+    pool.GiveBack(slot);
+    return Fail(EMFILE, "too many descriptors are on their way");
+  }
   void Tell(wire::MoverMessage message) const {
     message.program = id;
     place.tell(message);

@@ -16,7 +16,7 @@ class RelocationWait {
   void End() { waits_ = false; }
   bool Waits() const { return waits_; }
   // Whether it is to be waited for still. Another mover does not know that it should go, so that is said again now and
-  // then. What has not gone after `most` finds no host memory, and stays.
+  // then. After `most` the rest stays: there is no host memory for it.
   bool Goes(pid_t pid, const ProgramParts& parts, Nanos most, Nanos now) {
     constexpr Nanos kAskEvery = kSecond;
     const bool asks = now - asked_at_ > kAskEvery;

@@ -96,7 +96,7 @@ bool Placement::Still(const Process& process) const {
     if (Has(space.reasons, FreezeReason::kMove) && space.still_since != 0) return true;
   }
   const bool at_gate = !process.gate.stop.Freezes();
-  // It has done nothing yet. One that came back without parking may work, though nobody has said so.
+  // It has done nothing yet. A program that came back without parking may work, though nobody has said so.
   if (FreezesChannels(host_.time.Ways().Present()) && at_gate && !process.work.worked &&
       process.gate.state == GateRecord::State::kParked)
     return true;
