@@ -100,6 +100,7 @@ enum class MoverType : std::uint32_t {
                    // mover. program: pid; bytes: its number. The program keeps it until kSlotKept
   kReached = 79,   // the answer to kReach, when the memory was mapped, or could not be. bytes: the number
   kShownAll = 81,  // the answer to kShow. program: its pid; error: EPIPE: its line closed
+  kClaimed = 82,   // the program of this pid (bytes) has named all that it has in slots, and all of it is here
   kSaved = 90,     // the program's kSave is done. bytes: of the file; error: why what was parked stays as it was, errno
                    // value. EBUSY: some of it is in a file already; EPIPE: its line closed
   kUnsaved = 91,  // the program's kUnsave is done. bytes: of the file before; error: why all that is in it stays there,

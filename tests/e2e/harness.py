@@ -354,6 +354,9 @@ class TesseraTest(unittest.TestCase):
         self.assertEqual(status, 200, vgpu)
         return vgpu
 
+    def gpu(self, index):
+        return self.json("gpus")["gpus"][index]
+
     def create(self, name, **fields):
         status, _, vgpu = self.api("POST", "/v1/vgpus", {"name": name, **fields})
         self.assertEqual(status, 201, vgpu)

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +38,12 @@ void CloseRange(unsigned first, unsigned last) {
   if (close_range(first, last, 0) == 0) return;
   const auto end = static_cast<unsigned>(std::max(sysconf(_SC_OPEN_MAX), 0L));
   for (unsigned fd = first; fd <= last && fd < end; ++fd) close(static_cast<int>(fd));
+}
+
+// Since 1970.
+Nanos TouchedAt(const UniqueFd& file) {
+  struct stat status{};
+  return file && fstat(file.Get(), &status) == 0 ? status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec : 0;
 }
 
 // The child: all that it does and knows.
@@ -106,11 +113,13 @@ class Child {
   [[noreturn]] void LastThaw() {
     constexpr int kTries = 10;
     const Nanos patience = MonotonicNow() + 10 * kSecond;
+    const Nanos touched = TouchedAt(kept_);
     int tries = 0;
     while (!ReadFrozen(page_).empty() && tries < kTries && MonotonicNow() < patience) {
       const Thawed thawed = Thaw("the daemon has ended");
       if (thawed == Thawed::kAll || thawed == Thawed::kNothing) break;
       if (thawed == Thawed::kFailed) ++tries;
+      if (TouchedAt(kept_) != touched) break;  // the next daemon waits, and thaws the others
       poll(nullptr, 0, thawed == Thawed::kFailed ? 200 : 1);
     }
     for (const auto& [key, target] : ReadFrozen(page_)) {

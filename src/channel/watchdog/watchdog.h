@@ -24,7 +24,8 @@ class Watchdog {
   using OpenControl = std::function<Result<std::unique_ptr<Control>>()>;
 
   // Forks: call it before there are threads. `open` is called in the child only, which has none of this process's files
-  // but stderr and `kept` (may be empty): a lock that is held until the last thaw. The daemon hangs when it has not
+  // but stderr and `kept` (may be empty): a lock that is held until the last thaw. Whoever waits
+  // for the lock touches it, and thaws those that cannot go on yet. The daemon hangs when it has not
   // called Beat for `timeout`.
   static Result<std::unique_ptr<Watchdog>> Start(OpenControl open, Nanos timeout = 5 * kSecond, UniqueFd kept = {});
 

@@ -10,6 +10,9 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -284,6 +287,30 @@ TEST_F(WatchdogTest, ItKeepsItsLockUntilTheLastThaw) {
   EXPECT_NE(flock(next.Get(), LOCK_EX | LOCK_NB), 0);
   watchdog->reset();
   EXPECT_EQ(flock(next.Get(), LOCK_EX | LOCK_NB), 0);
+}
+
+TEST_F(WatchdogTest, WhoCannotGoOnYetIsLeftToTheDaemonThatTouchesTheLock) {
+  const TemporaryFolder folder;
+  const std::string path = folder.File("lock", "");
+  const SharedGuard moved;
+  moved->unsafe = 1;
+  auto watchdog = Watchdog::Start(Open(), kLong, UniqueFd(open(path.c_str(), O_RDWR | O_CLOEXEC)));
+  ASSERT_TRUE(watchdog);
+  (*watchdog)->HeedMoveGuard(getpid(), 0, moved.File(), SharedGuard::kOffset);
+  for (const pid_t pid : {getpid(), 1234}) ASSERT_TRUE((*watchdog)->NoteFrozen(pid, 0, Process(pid, 100, 1)));
+  const UniqueFd child(static_cast<int>(syscall(SYS_pidfd_open, (*watchdog)->pid(), 0)));
+  std::thread next([&] {
+    WaitUntil([&] { return moved->released == 1 && seen_->thaws == 1; });
+    const UniqueFd lock(open(path.c_str(), O_RDWR | O_CLOEXEC));
+    futimens(lock.Get(), nullptr);
+    pollfd end = {.fd = child.Get(), .events = POLLIN};
+    poll(&end, 1, 5000);
+    moved->unsafe = 0;  // it would thaw it
+  });
+  watchdog->reset();
+  next.join();
+  EXPECT_EQ(seen_->thaws, 1);
+  EXPECT_EQ(seen_->thaw[0].pid, 1234);
 }
 
 TEST_F(WatchdogTest, TheDaemonsDeathIsSeen) {

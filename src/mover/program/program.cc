@@ -289,6 +289,8 @@ Result<void> Program::OnAdopt(const LineMessage& message) {
   if (message.count > 0) line_.Send(answer);
   claimed_ = message.count < wire::kMostChunks;
   if (claimed_) place.claims.Abandon(context_.pid);
+  if (claimed_ && orphans_ == 0)
+    place.tell({.type = wire::MoverType::kClaimed, .bytes = static_cast<std::uint64_t>(context_.pid)});
   PassFault("mover.adopted.sent");
   return {};
 }

@@ -41,6 +41,11 @@ const std::string& StateDirOf(const Daemon::Setup& setup) {
   return setup.state_dir.empty() ? setup.run_dir : setup.state_dir;
 }
 
+std::string SuspendDirOf(const Daemon::Setup& setup) {
+  const std::string& folder = setup.config.suspend_dir;
+  return folder.empty() ? StateDirOf(setup) + "/suspended" : folder;
+}
+
 // The programs of the GPU's vGPUs, and those of an earlier daemon that have not come back.
 std::vector<ProcessName> ProgramsOf(GpuServer& gpu) {
   std::vector<ProcessName> programs;
@@ -54,6 +59,27 @@ std::vector<ProcessName> ProgramsOf(GpuServer& gpu) {
   }
   std::ranges::for_each(gpu.Survivors().All(), add);
   return programs;
+}
+
+// A program that has not come back yet does, too.
+bool Uses(GpuServer& gpu, pid_t pid) {
+  const auto is = [pid](const auto& each) { return each.pid == pid; };
+  const auto has = [&](const VGpu* vgpu) {
+    return std::ranges::any_of(vgpu->processes, [&](const Process* process) { return is(*process); });
+  };
+  return std::ranges::any_of(gpu.VGpus(), has) || std::ranges::any_of(gpu.Survivors().All(), is);
+}
+
+std::unique_ptr<StraySlots> MakeStraySlots(EventLoop& loop, const VGpuTable::Gpus& gpus, const Migrations& migrations) {
+  std::vector<StraySlots::Pool> pools;
+  for (const auto& gpu : gpus) {
+    if (!gpu->Swaps()) continue;
+    pools.push_back({.link = &gpu->Residency().Link(),
+                     .side = [&gpu = *gpu] { return gpu.Placement().HandoverSide(); },
+                     .uses = [&gpu = *gpu](pid_t pid) { return Uses(gpu, pid); }});
+  }
+  return std::make_unique<StraySlots>(loop, std::move(pools),
+                                      [&migrations](pid_t pid) { return migrations.Carries(pid); });
 }
 
 }  // namespace
@@ -92,9 +118,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
         self->guests_->Abandon(vgpu, now);
       },
       daemon->spaces_.get());
-  const std::string& folder = daemon->setup_.config.suspend_dir;
-  daemon->suspended_files_ =
-      std::make_unique<SuspendedFiles>(folder.empty() ? StateDirOf(daemon->setup_) + "/suspended" : folder);
+  daemon->suspended_files_ = std::make_unique<SuspendedFiles>(SuspendDirOf(daemon->setup_));
   for (const auto& gpu : daemon->gpus_) gpu->Placement().Heed(*daemon->suspended_files_, daemon->left_memory_);
   daemon->suspensions_ =
       std::make_unique<Suspensions>(loop, daemon->gpus_, *daemon->suspended_files_,
@@ -105,6 +129,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
           .give = [giver = &daemon->giver_](const Process& process, GpuServer& from, GpuServer& to,
                                             auto done) { giver->Give(process, from, to, std::move(done)); },
           .save = [self = daemon.get()] { return self->files_.Written(); }});
+  daemon->stray_slots_ = MakeStraySlots(loop, daemon->gpus_, *daemon->migrations_);
   daemon->idle_suspension_ = std::make_unique<IdleSuspension>(loop, daemon->gpus_, *daemon->suspensions_,
                                                               *daemon->migrations_, daemon->setup_.config);
   daemon->drains_ = std::make_unique<Drains>(loop, *daemon->table_, daemon->gpus_, *daemon->suspensions_,

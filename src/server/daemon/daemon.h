@@ -29,6 +29,7 @@
 #include "server/gpu/peers.h"
 #include "server/gpu/quota_keeper.h"
 #include "server/gpu/vgpu_table.h"
+#include "server/handover/stray_slots.h"
 #include "server/idle/idle_suspension.h"
 #include "server/loop/event_loop.h"
 #include "server/migration/memory_giver.h"
@@ -135,6 +136,7 @@ class Daemon {
   std::unique_ptr<SuspendedFiles> suspended_files_;
   std::unique_ptr<Suspensions> suspensions_;
   std::unique_ptr<Migrations> migrations_;
+  std::unique_ptr<StraySlots> stray_slots_;
   std::unique_ptr<IdleSuspension> idle_suspension_;
   std::unique_ptr<Drains> drains_;
   std::atomic<std::uint64_t> vgpu_changes_{0};

@@ -110,16 +110,17 @@ void SlotHandover::OnSecond(const MoverMessage* message) {
   GiveMore();
 }
 
-void SlotHandover::LetGo(const Side& side, std::uint64_t line) const {
-  side.link.Tell({.type = MoverType::kGone, .program = line, .bytes = static_cast<std::uint64_t>(owner_), .other = 1});
+// The daemon first: if the mover dies before it has heard that, the next one does not get them.
+void LetGo(const SlotHandover::Side& side, const std::vector<std::uint64_t>& numbers, pid_t owner) {
+  for (const std::uint64_t number : numbers) side.holder.Forget(number);
+  side.link.Tell({.type = MoverType::kGone, .bytes = static_cast<std::uint64_t>(owner), .other = 1});
 }
 
 void SlotHandover::Undo() {
   from_.link.Unlisten(ear_from_);
   to_.link.Unlisten(ear_to_);
   if (slots_.empty()) return;
-  for (const std::uint64_t number : kept_) to_.holder.Forget(number);
-  LetGo(to_, 0);
+  LetGo(to_, kept_, owner_);
 }
 
 void SlotHandover::KeepBoth() {
@@ -130,9 +131,9 @@ void SlotHandover::KeepBoth() {
 
 void SlotHandover::Commit() {
   KeepBoth();
-  // At once: if the mover dies before it has heard that, the next one does not get them.
-  for (const wire::SwapEntry& entry : slots_) from_.holder.Forget(entry.memory);
-  LetGo(from_, line_);
+  std::vector<std::uint64_t> numbers;
+  for (const wire::SwapEntry& entry : slots_) numbers.push_back(entry.memory);
+  LetGo(from_, numbers, owner_);
 }
 
 void SlotHandover::End(Result<void> result) {

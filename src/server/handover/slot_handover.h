@@ -37,9 +37,8 @@ class SlotHandover {
   };
   using Done = std::function<void(Result<void>)>;
 
-  // `owner`: the program's pid. `line`: its number with the first mover, whose line ends at the end; 0: it has none.
-  SlotHandover(const Side& from, const Side& to, pid_t owner, std::uint64_t line)
-      : from_(from), to_(to), owner_(owner), line_(line) {}
+  // `owner`: the program's pid.
+  SlotHandover(const Side& from, const Side& to, pid_t owner) : from_(from), to_(to), owner_(owner) {}
   // One under way is undone: the first mover has everything still.
   ~SlotHandover();
   SlotHandover(const SlotHandover&) = delete;
@@ -53,8 +52,7 @@ class SlotHandover {
   // After `done` without an error: the program may be looked for at either mover from now on, so the object's end
   // undoes nothing any more.
   void KeepBoth();
-  // After `done` without an error: the first mover lets go, and the program's line to it ends. Without this, or
-  // KeepBoth, the object's end undoes all.
+  // After `done` without an error: the first mover lets go. Without this, or KeepBoth, the object's end undoes all.
   void Commit();
 
  private:
@@ -64,14 +62,11 @@ class SlotHandover {
   void GiveMore();
   Result<void> Give(const wire::SwapEntry& entry);
   bool KeepThere(std::uint64_t number, int memory);
-  // The slots leave that pool, as its mover is told.
-  void LetGo(const Side& side, std::uint64_t line) const;
   void Undo();
   void End(Result<void> result);
 
   const Side from_, to_;
   const pid_t owner_;
-  const std::uint64_t line_;
   Done done_;              // empty: it has not begun, or has ended
   bool complete_ = false;  // the second mover has everything, and the first one too
   std::uint64_t ear_from_ = 0, ear_to_ = 0;
@@ -80,5 +75,8 @@ class SlotHandover {
   std::map<std::uint64_t, wire::SwapEntry> on_the_way_;  // of these, by number: it has not answered
   std::vector<std::uint64_t> kept_;  // numbers of those that the second pool's keeper did not have before
 };
+
+// These slots of that pool, which were lent with what this program has there, leave it, as its mover is told.
+void LetGo(const SlotHandover::Side& side, const std::vector<std::uint64_t>& numbers, pid_t owner);
 
 }  // namespace tessera::server

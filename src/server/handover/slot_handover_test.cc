@@ -45,7 +45,7 @@ class SlotHandoverTest : public testing::Test {
   std::unique_ptr<EventLoop> loop_ = EventLoop::Create().value();
   PoolGpu from_{*loop_}, to_{*loop_};
   std::optional<int> end_;
-  std::unique_ptr<SlotHandover> handover_ = std::make_unique<SlotHandover>(from_.Side(), to_.Side(), kOwner, 9);
+  std::unique_ptr<SlotHandover> handover_ = std::make_unique<SlotHandover>(from_.Side(), to_.Side(), kOwner);
 };
 
 TEST(SlotMarks, SayOnWhichGpuMemoryLiesUnlessItIsThatPoolsOwn) {
@@ -78,7 +78,7 @@ TEST_F(SlotHandoverTest, GivesAllAndThenTheFirstMoverLetsGo) {
   const auto heard = from_.TakeHeard();
   ASSERT_EQ(heard.size(), 1u);
   EXPECT_EQ(heard[0].type, MoverType::kGone);
-  EXPECT_TRUE(heard[0].program == 9 && heard[0].bytes == kOwner && heard[0].other == 1);
+  EXPECT_TRUE(heard[0].program == 0 && heard[0].bytes == kOwner && heard[0].other == 1);
   EXPECT_EQ(from_.slots.count(), 1u);
   EXPECT_EQ(to_.slots.count(), 2u);
 }

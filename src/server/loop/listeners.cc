@@ -88,6 +88,7 @@ Result<UniqueFd> LockWatchdog(const std::string& run_dir) {
   if (!fd) return FailErrno("cannot open " + path, kElsewhere);
   for (const Nanos end = MonotonicNow() + kPatience; flock(fd.Get(), LOCK_EX | LOCK_NB) != 0; usleep(1000)) {
     if (errno != EWOULDBLOCK && errno != EINTR) return FailErrno("cannot lock " + path, kElsewhere);
+    futimens(fd.Get(), nullptr);  // it sees that somebody waits
     if (MonotonicNow() >= end)
       return Fail(EBUSY, "the watchdog of an earlier daemon does not end", "end the process tesserad-wdog");
   }

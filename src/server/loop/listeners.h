@@ -17,7 +17,8 @@ namespace tessera::server {
 Result<UniqueFd> LockRunDir(const std::string& run_dir, const std::function<void()>& wait = [] { usleep(1000); });
 
 // Waits until the watchdog of an earlier daemon in `run_dir` has ended: what it thaws must not be in the middle of a
-// move that this daemon began. The lock is for this daemon's watchdog to keep. EBUSY after 15 s.
+// move that this daemon began. It sees by the touched lock that this daemon will thaw those that cannot go on yet. The
+// lock is for this daemon's watchdog to keep. EBUSY after 15 s.
 Result<UniqueFd> LockWatchdog(const std::string& run_dir);
 
 // The group that a daemon of root lets use api.sock, if there is one of that name; none for other users' daemons, which

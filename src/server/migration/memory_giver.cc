@@ -46,7 +46,7 @@ void MemoryGiver::Begin(Gift& gift, Nanos now) {
           "the daemon's log says why"};
     return;
   }
-  gift.handover = std::make_unique<SlotHandover>(*from, *to, gift.pid, 0);
+  gift.handover = std::make_unique<SlotHandover>(*from, *to, gift.pid);
   auto begun = gift.handover->Start(
       [this, &gift](const Result<void>& given) { End(gift, given ? std::nullopt : std::optional(given.error())); });
   if (!begun) gift.error = begun.error();

@@ -292,6 +292,7 @@ void Migration::Move(Nanos now) {
 // A daemon that came now would look for the programs' host memory where the state files say that the vGPUs are.
 void Migration::AwaitRecorded(Nanos now) {
   if (!recorded_()) return;
+  PassFault("migration.recorded");
   for (const auto& given : given_) given->Commit();
   given_.clear();
   phase_ = Phase::kReturns;

@@ -87,7 +87,7 @@ class MigrationTest : public testing::Test {
   const Migration::Means means_{.give =
                                     [this](const Process&, GpuServer&, GpuServer&, MemoryGiver::Done done) {
                                       handover_ =
-                                          std::make_unique<SlotHandover>(from_.Side(), to_.Side(), PoolGpu::kOwner, 0);
+                                          std::make_unique<SlotHandover>(from_.Side(), to_.Side(), PoolGpu::kOwner);
                                       EXPECT_TRUE(handover_->Start([this, done](const Result<void>& given) {
                                         EXPECT_TRUE(given);
                                         done(std::move(handover_));

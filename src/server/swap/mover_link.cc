@@ -103,6 +103,7 @@ void MoverLink::OnMessage(const wire::MoverMessage* message, Nanos now) {
     case kSlotLeft:
     case kReached:
     case kShownAll:
+    case kClaimed:
       return TellEars(message);
     default:
       return;

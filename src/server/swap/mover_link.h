@@ -71,8 +71,8 @@ class MoverLink {
   bool Order(const Process& process, wire::MoverType order, std::uint64_t bytes = 0, std::uint64_t holes = 0);
   // Something that is about no line of this link. False if there is no mover to hear it.
   bool Tell(const wire::MoverMessage& message, int fd = -1);
-  // `ear` is called with each kLent, kSlotTaken, kSlotLeft (whose slot is kept by then), kShownAll and kReached, and
-  // with nullptr when the mover has ended, until Unlisten; it may call that. The result is for Unlisten.
+  // `ear` is called with each kLent, kSlotTaken, kSlotLeft (whose slot is kept by then), kShownAll, kReached and
+  // kClaimed, and with nullptr when the mover has ended, until Unlisten; it may call that. The result is for Unlisten.
   using Ear = std::function<void(const wire::MoverMessage*)>;
   std::uint64_t Listen(Ear ear);
   void Unlisten(std::uint64_t ear) { ears_.erase(ear); }

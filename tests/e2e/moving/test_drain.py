@@ -13,9 +13,6 @@ class Drain(SoftGpuTest):
     SPEC = "3x1GiB"
     CONFIG = '[swap]\nsize = "2G"\nfloor = "64M"\n'
 
-    def gpu(self, index):
-        return self.json("gpus")["gpus"][index]
-
     def refused(self, *words):
         done = self.tessera(*words, check=False)
         self.assertEqual(done.returncode, 1, done.stderr)

@@ -24,9 +24,6 @@ class Migrate(SoftGpuTest):
         process, = (each for each in self.json("ps")["processes"] if each["pid"] == pid)
         return process
 
-    def gpu(self, index):
-        return self.json("gpus")["gpus"][index]
-
     def migrated(self):
         return [event for event in self.json("events", "--last", 1000)["events"] if event["type"] == "vgpu.migrated"]
 

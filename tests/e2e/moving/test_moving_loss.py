@@ -1,10 +1,13 @@
 """Daemons, movers, checkpoint programs and programs that are killed, or fail, while a program leaves its GPU or returns."""
 import os
+import pathlib
 import signal
 import subprocess
 import unittest
 
 from moving import BIN, MIB, MovingTest, Shell, wait_for
+
+CHUNK = 64 * MIB  # of memory that is moved, and of the pools
 
 
 class MovingLoss(MovingTest):
@@ -169,7 +172,7 @@ class MigrationLoss(MovingTest):
     SIZE = 32 * MIB
 
     def test_a_daemon_killed_while_a_vgpu_goes_to_another_gpu(self):
-        for step in ("given", "moved"):
+        for step in ("given", "moved", "recorded"):
             with self.subTest(step):
                 self.restart_daemon(fault=f"migration.{step}")
                 shell = self.start_program()
@@ -179,11 +182,29 @@ class MigrationLoss(MovingTest):
                 self.start_with_fault(None)
                 self.await_phase(shell.pid, "none")  # by itself, on either GPU
                 self.goes_on(shell)
+                self.assertEqual(self.process(shell.pid)["gpu"], target if step == "recorded" else 1 - target)
+                self.no_slot_stays_in_the_pool_of(1 - self.process(shell.pid)["gpu"])
                 for gpu in (1 - target, target):
                     self.tessera("migrate", "team", "--gpu", gpu)
                     self.assertEqual((self.vgpu("team")["gpu"], self.process(shell.pid)["gpu"]), (gpu, gpu))
                     self.goes_on(shell)
                 self.ends(shell)
+
+    def no_slot_stays_in_the_pool_of(self, gpu):
+        """For whose mover to start a program there is needed. The daemon keeps slots; the pools are of host memory."""
+        self.create("neighbour", gpu=gpu)
+        shell = self.start_program("neighbour")
+        self.tessera("evict", "neighbour")
+        wait_for("the eviction", lambda: self.process(shell.pid)["memory_swapped_bytes"] == self.SIZE)
+
+        def kept():
+            files = (os.readlink(file) for file in pathlib.Path(f"/proc/{self.daemon.pid}/fd").iterdir())
+            return sum("soft-memory" in file for file in files)
+        pools = sum(self.gpu(each)["swap"]["pool_bytes"] for each in (0, 1))
+        wait_for("only host memory to be kept", lambda: kept() == pools // CHUNK)
+        self.assertEqual([self.gpu(each)["memory_unmanaged_bytes"] for each in (0, 1)], [0, 0])
+        shell.end()
+        self.tessera("vgpu", "rm", "neighbour")
 
     def test_a_daemon_killed_while_vgpus_change_their_gpus_exchanges_nothing_else(self):
         for gpu in (0, 1):
