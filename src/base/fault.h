@@ -21,6 +21,12 @@
 //   mover.slot.restored    a slot of an earlier mover is in the pool again
 //   mover.adopt.claimed    chunks of a program are found in the pool; it was not told
 //   mover.adopted.sent     it was told
+//   mover.lent.sent        the daemon was told that the slots of a program are for it only; another mover may get them
+//   mover.slot.reached     a slot that may come from another mover is mapped
+//   mover.slot.lent        it has come; nobody was told
+//   mover.shown.told       GPU memory that a program shows is a slot, and the daemon was given its descriptor
+//   mover.left.told        likewise of memory that a program is to leave in place
+//   mover.relocated        memory in place has been copied to a slot of host memory, which has its key
 //   mover.save.written     a chunk of a parked program is in its own file as well, which is not finished
 //   mover.save.finished    that file is finished; the slots still have all
 //   mover.save.left        the file is all there is; nobody was told
@@ -42,6 +48,7 @@
 //   suspension.unlocked    its calls go on; its gates are closed
 //   migration.given        the movers of the new GPUs have what its programs have in host memory, and the old ones too
 //   migration.moved        and the vGPUs are there
+//   migration.recorded     and the state files say so; the old movers have it still
 //
 // Uses the C library only, because the shim may carry it into every program. Any thread.
 #pragma once

@@ -67,7 +67,9 @@ class MoverLends : public testing::Test {
     std::erase_if(lent, [](const auto& entry) { return entry.key == 0 || !entry.Has(wire::SwapEntry::kShared); });
     return lent;
   }
+  // What lies on a GPU does so on the other pool's side.
   void HandOver(TestMover& from, TestMover& to) {
+    constexpr std::uint32_t kOnTheOther = wire::SwapEntry::kTransit | 1U << wire::SwapEntry::kGpuShift;
     from.Send({.type = MoverType::kLend, .bytes = static_cast<std::uint64_t>(program_.pid)});
     const MoverMessage said = from.Await(0, MoverType::kLent);
     EXPECT_EQ(said.error, 0);
@@ -78,7 +80,7 @@ class MoverLends : public testing::Test {
                .bytes = entry.memory,
                .other = entry.key,
                .domain = entry.domain,
-               .marks = entry.marks & wire::SwapEntry::kTransit},
+               .marks = entry.Has(wire::SwapEntry::kTransit) ? kOnTheOther : 0},
               slots_.kept.at(entry.memory).Get());
       EXPECT_EQ(to.Await(0, MoverType::kSlotTaken).error, 0);
       others_.kept.emplace(entry.memory, UniqueFd(dup(slots_.kept.at(entry.memory).Get())));
@@ -87,9 +89,12 @@ class MoverLends : public testing::Test {
   void LetGo(TestMover& from) {
     from.Send({.type = MoverType::kGone, .program = 1, .bytes = static_cast<std::uint64_t>(program_.pid), .other = 1});
   }
-  void Take(TestMover& to) {
+  void Claim(TestMover& to) {
     to.Program(1, program_);
     to.Adopt(program_);
+  }
+  void Take(TestMover& to) {
+    Claim(to);
     to.BringBack(program_);
     EXPECT_TRUE(to.Until([&] { return to.pool().other == 0 && others_.kept.empty(); })) << "they are used once";
   }
@@ -134,6 +139,42 @@ TEST_F(MoverLeavesInPlace, AndItCountsInNoPool) {
   to.Adopt(program_);
   to.BringBack(program_);
   EXPECT_TRUE(to.Until([&] { return others_.kept.empty(); })) << "it is used once";
+}
+
+// Its program is suspended again before it has come in.
+class MoverLeavesOnTheOtherGpu : public MoverLeavesInPlace {
+ protected:
+  void GoOver() {
+    SendAway(from_);
+    HandOver(from_, to_);
+    LetGo(from_);
+    Claim(to_);
+  }
+  void ExpectBack() {
+    to_.BringBack(program_);
+    EXPECT_TRUE(to_.Until([&] { return to_.pool().other == 0; }));
+  }
+
+  TestMover from_{{.slots = &slots_, .most = 8, .program = &program_}}, to_{{.slots = &others_, .most = 8}};
+};
+
+TEST_F(MoverLeavesOnTheOtherGpu, AndItGoesOnFromThereToHostMemory) {
+  GoOver();
+  to_.Send({.type = MoverType::kRelocate, .program = 1});
+  EXPECT_TRUE(to_.Until([&] { return to_.pool().other == 4 * kChunkBytes && others_.kept.size() == 4; }));
+  ExpectBack();
+}
+
+TEST_F(MoverLeavesOnTheOtherGpu, AndItGoesOnFromThereToAFile) {
+  GoOver();
+  const UniqueFd file(memfd_create("suspended", MFD_CLOEXEC));
+  to_.Send({.type = MoverType::kSave, .program = 1}, file.Get());
+  const MoverMessage saved = to_.Await(1, MoverType::kSaved);
+  EXPECT_TRUE(saved.error == 0 && saved.bytes > 4 * kChunkBytes);
+  EXPECT_TRUE(to_.Until([&] { return to_.pool().other == 0; }));
+  to_.Send({.type = MoverType::kUnsave, .program = 1});
+  EXPECT_EQ(to_.Await(1, MoverType::kUnsaved).error, 0);
+  ExpectBack();
 }
 
 TEST_F(MoverLeavesInPlace, AndItComesBackWhereItWas) {

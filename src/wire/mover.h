@@ -64,9 +64,11 @@ enum class MoverType : std::uint32_t {
   kShow = 16,  // program: a pid; bytes: the program shows so much of its GPU memory, and goes on: each whole chunk is a
                // slot from now on (kSlotLeft), which is the program's as soon as it goes by kEvictInPlace. 0: no more,
                // and what did not go is given up. Answered by kShownAll if not 0
-  kRelocate = 17,  // what the program leaves in place, or has left there, goes on to slots of host memory until kLoad,
-                   // and comes free (kSlotGone). kLend and kSave wait for what is under way
-  kSlotKept = 9,   // the answer to kSlotMade and kSlotLeft: the slot of this number (bytes) is kept for the next mover,
+  kRelocate =
+      17,  // what the program leaves in place, or has left there, on this GPU or another one, goes on to slots of
+           // host memory until kLoad, and comes free (kSlotGone). kLend and kSave wait for what is under way; kSave
+           // also begins it
+  kSlotKept = 9,  // the answer to kSlotMade and kSlotLeft: the slot of this number (bytes) is kept for the next mover,
   // as far as it can be. Now programs may have it. error: of kSlotLeft, why it is not kept, errno value
   // mover → daemon
   kReady = 65,   // it can move

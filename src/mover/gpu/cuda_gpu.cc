@@ -249,12 +249,13 @@ Result<std::unique_ptr<CudaGpu::CudaWindow>> CudaGpu::NewWindow() {
   return window;
 }
 
-Result<std::unique_ptr<Window>> CudaGpu::Import(std::span<const UniqueFd> fds, std::span<const ChunkPart> parts) {
+Result<std::unique_ptr<Window>> CudaGpu::Import(On on, std::span<const UniqueFd> fds,
+                                                std::span<const ChunkPart> parts) {
   auto window = NewWindow();
   if (!window) return std::unexpected(window.error());
   std::size_t next = 0;
   const auto map = [&](std::uint64_t address, std::uint64_t bytes) -> Result<void> {
-    const auto handle = ImportMemory(fds[next++], CU_MEM_LOCATION_TYPE_DEVICE, /*own=*/true);
+    const auto handle = ImportMemory(fds[next++], CU_MEM_LOCATION_TYPE_DEVICE, /*own=*/on == On::kThis);
     if (!handle) return std::unexpected(handle.error());
     return (*window)->Map(address, bytes, *handle);
   };

@@ -34,7 +34,8 @@ class CudaGpu : public Gpu {
   void FreeHost(HostMemory memory) override;
   Result<void> Reach(HostMemory& memory) override;
   Result<std::span<std::byte>> BytesOf(HostMemory& memory) override;
-  Result<std::unique_ptr<Window>> Import(std::span<const UniqueFd> fds, std::span<const ChunkPart> parts) override;
+  Result<std::unique_ptr<Window>> Import(On on, std::span<const UniqueFd> fds,
+                                         std::span<const ChunkPart> parts) override;
   Result<void> StartCopy(Direction direction, Window& window, std::span<const HostMemory* const> host) override;
   Result<bool> Copied(const Window& window) override;
 

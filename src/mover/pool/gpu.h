@@ -59,8 +59,10 @@ class Gpu {
   // The rest is for the loop's thread, and does not wait for the GPU.
 
   // Imports and maps GPU memory of a program: the pieces of all parts, in order, of which more may have come. EINVAL: a
-  // descriptor is not memory of this GPU, or not of its piece's size.
-  virtual Result<std::unique_ptr<Window>> Import(std::span<const UniqueFd> fds, std::span<const ChunkPart> parts) = 0;
+  // descriptor is not memory of this GPU (or, with kAny, of any), or not of its piece's size.
+  enum class On { kThis, kAny };
+  virtual Result<std::unique_ptr<Window>> Import(On on, std::span<const UniqueFd> fds,
+                                                 std::span<const ChunkPart> parts) = 0;
 
   // Copies the units of each part of `window` to or from `host`, one each. Copies of one direction end in order.
   virtual Result<void> StartCopy(Direction direction, Window& window, std::span<const HostMemory* const> host) = 0;

@@ -14,7 +14,7 @@ class CopierTest : public testing::Test {
     auto batch = std::make_shared<Batch>();
     batch->direction = direction;
     batch->entries.assign(chunks, {.chunk = 0, .slot = slot_});
-    batch->window = std::move(*gpu_.Import({}, {}));
+    batch->window = std::move(*gpu_.Import(Gpu::On::kThis, {}, {}));
     EXPECT_TRUE(copier_.Start(batch));
   }
   // How many copies have ended since the last look.

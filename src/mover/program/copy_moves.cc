@@ -384,7 +384,7 @@ Result<void> CopyMoves::StartCopyOut(LinePacket& packet) {
   if (taken < message.count) line_.Say(LineType::kKeep, ChunksOf(message).subspan(taken));
   if (in_place_) left_out_ = message.count - taken;
   if (taken == 0) return {};
-  auto window = place_.gpu.Import(packet.fds, std::span(parts).first(taken));
+  auto window = place_.gpu.Import(Gpu::On::kThis, packet.fds, std::span(parts).first(taken));
   if (!window) {
     for (const Batch::Entry& entry : batch->entries) place_.pool.GiveBack(entry.slot);
     if (window.error().code == EINVAL) return Fail(EPROTO, "of what it offered: " + window.error().message);
@@ -434,7 +434,7 @@ Result<void> CopyMoves::OnWant(LinePacket& packet) {
   if (!*may) return stay(ESTALE);
   if (const auto reached = ReachSlots(message, stored_, place_); !reached) return stay(reached.error().code);
   const std::vector<ChunkPart> parts = PartsOf(message);
-  auto window = place_.gpu.Import(packet.fds, parts);
+  auto window = place_.gpu.Import(Gpu::On::kThis, packet.fds, parts);
   if (!window) {
     if (window.error().code == EINVAL) return Fail(EPROTO, "of what it wants memory for: " + window.error().message);
     return stay(window.error().code);

@@ -100,6 +100,7 @@ void Program::Park() {
 void Program::Save(const wire::MoverMessage& message, UniqueFd file) {
   SuspendedHeader of = {.pid = static_cast<std::uint32_t>(context_.pid), .start = message.bytes};
   std::memcpy(&of.gpu, message.text, sizeof of.gpu);
+  relocations_.Begin();  // no GPU's memory can be written to a file
   saves_.Save(std::move(file), of);
 }
 

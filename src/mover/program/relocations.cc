@@ -18,8 +18,7 @@ constexpr std::size_t kAtOnce = 4, kMostMoving = 24;
 }  // namespace
 
 bool Relocations::LiesInPlace(const Stored& stored) const {
-  if (stored.tier != Stored::Tier::kParked) return false;
-  return place_.pool.MemoryOf(stored.slot).transit && !place_.pool.EntryOf(stored.slot).Elsewhere();
+  return stored.tier == Stored::Tier::kParked && place_.pool.MemoryOf(stored.slot).transit;
 }
 
 std::uint64_t Relocations::InPlace() const {
@@ -59,7 +58,7 @@ bool Relocations::Start(const std::vector<std::uint64_t>& chunks) {
     batch->entries.push_back({.chunk = chunk, .slot = *slot, .from = stored.slot});
   }
   if (batch->entries.empty()) return false;
-  auto window = place_.gpu.Import(fds, parts);
+  auto window = place_.gpu.Import(Gpu::On::kAny, fds, parts);
   if (!window) {
     for (const Batch::Entry& entry : batch->entries) place_.pool.GiveBack(entry.slot);
     wanted_ = false;  // until the daemon says it again

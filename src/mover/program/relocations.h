@@ -11,8 +11,9 @@
 
 namespace tessera::mover {
 
-// Copies what a program left in place to slots of host memory, while the program needs nothing of it: then its GPU
-// memory is free. The chunks keep their keys; the program does not hear of it. For the loop's thread.
+// Copies what a program left in place, on this GPU or another one, to slots of host memory, while the program needs
+// nothing of it: then its GPU memory is free. The chunks keep their keys; the program does not hear of it. For the
+// loop's thread.
 class Relocations {
  public:
   // Both outlive this object.

@@ -53,7 +53,7 @@ class FakeGpu : public Gpu {
     disk_waits = false;
     disk_waits.notify_all();
   }
-  Result<std::unique_ptr<Window>> Import(std::span<const UniqueFd>, std::span<const ChunkPart> parts) override {
+  Result<std::unique_ptr<Window>> Import(On, std::span<const UniqueFd>, std::span<const ChunkPart> parts) override {
     if (import_error != 0) return Fail(import_error, "no import");
     return std::make_unique<FakeWindow>(*this, static_cast<std::uint32_t>(parts.size()));
   }

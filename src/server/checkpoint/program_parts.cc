@@ -89,7 +89,7 @@ bool ProgramParts::HaveLeft() const {
 bool ProgramParts::Relocates(bool asks) const {
   bool any = false;
   ForEach([&](GpuServer& gpu, const Process& process) {
-    if (process.suspension.in_place || !gpu.Placement().Left().Has(process.pid)) return;
+    if (process.suspension.in_place || !gpu.Placement().Left().Anywhere(process.pid)) return;
     any = true;
     if (asks) gpu.Residency().Link().Order(process, wire::MoverType::kRelocate);
   });
@@ -109,6 +109,13 @@ void ProgramParts::GiveUpRoom(Process& process) {
   process.suspension.taken = false;
   process.page->room_credit.exchange(0);
   residence.wanted = residence.room = 0;
+}
+
+void ProgramParts::StayAway(const std::string& error) const {
+  SetError(error);
+  GiveUpRoom();
+  ForEach([](GpuServer&, Process& process) { process.suspension.in_place = false; });
+  (void)Relocates(/*asks=*/true);
 }
 
 bool ProgramParts::GiveUpRoomOfLate(SuspensionPhase phase) const {

@@ -54,7 +54,8 @@ class ProgramParts {
   bool HoldHostMemory() const;
   // Whether all that can be moved has gone out, and the program holds nothing of it.
   bool HaveLeft() const;
-  // Whether memory of it lies where it left it, on its way to host memory (wire::MoverType::kRelocate). Asks for that.
+  // Whether memory of it lies where it left it, on its way to host memory (wire::MoverType::kRelocate). Asks for that
+  // if `asks`.
   bool Relocates(bool asks) const;
   // Nothing of the program is on its GPUs any more: notes the room of those that are not yet absent, contexts included,
   // and gives it up. Where memory is not swapped, the ledger keeps it for them.
@@ -63,6 +64,8 @@ class ProgramParts {
   static void GiveUpRoom(Process& process);
   // The same of those that are not in this phase, because they came later. Whether there are any.
   bool GiveUpRoomOfLate(SuspensionPhase phase) const;
+  // It does not return now, for this reason: likewise, and nothing of it is to stay in place.
+  void StayAway(const std::string& error) const;
   // Takes that room again; false: some of it has to be waited for, ask again within 2 s. ENOMEM: a GPU has none.
   Result<bool> TakeRoomBack(Nanos now) const;
 

@@ -374,11 +374,10 @@ void Suspension::Back(Nanos now) {
 void Suspension::StayAway(Error why, Nanos now) {
   figures_.Note(SuspensionResult::kFailed, ByItself());
   log::Warn("process {} stays suspended: {}", pid_, why.Text());
-  parts_.SetError(why.Text());
-  parts_.GiveUpRoom();
+  parts_.StayAway(why.Text());
   returns_ = for_migration_ = false;
   Enter(kSuspended, now);
-  parts_.SayAway(returns_ || for_migration_);
+  parts_.SayAway(false);
   failure_ = std::move(why);
 }
 

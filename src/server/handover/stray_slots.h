@@ -13,9 +13,9 @@
 
 namespace tessera::server {
 
-// Has pools let go of slots of programs that are on other GPUs. A daemon that is killed while it hands slots over leaves
-// them in both pools. When a program has named to the mover of its GPU all that it has, the other pools need them no
-// more. On the loop's thread.
+// Has pools let go of slots of programs that are on other GPUs. A daemon that is killed while it hands slots over
+// leaves them in both pools. When a program has named to the mover of its GPU all that it has, the other pools need
+// them no more. On the loop's thread.
 class StraySlots {
  public:
   struct Pool {

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "server/model/vgpu.h"
@@ -19,6 +20,8 @@ class LeftHere {
   void Heed(const LeftMemory& left) { left_ = &left; }
 
   bool Has(pid_t pid) const { return left_ && left_->Any(gpu_, pid); }
+  // Whether some memory of this program is left on any GPU.
+  bool Anywhere(pid_t pid) const { return left_ && left_->Any(std::nullopt, pid); }
   // `also_taken_again`: with those bytes that programs here take again, which come free as they do.
   std::uint64_t Bytes(bool also_taken_again) const;
 

@@ -17,9 +17,10 @@ void LeftMemory::Forgotten(std::uint64_t number, const SwapSlots& pool) {
   if (found->second.pools.empty()) slots_.erase(found);
 }
 
-bool LeftMemory::Any(std::uint32_t gpu, pid_t owner) const {
-  return std::ranges::any_of(slots_,
-                             [&](const auto& each) { return each.second.gpu == gpu && each.second.owner == owner; });
+bool LeftMemory::Any(std::optional<std::uint32_t> gpu, pid_t owner) const {
+  return std::ranges::any_of(slots_, [&](const auto& each) {
+    return each.second.owner == owner && each.second.gpu == gpu.value_or(each.second.gpu);
+  });
 }
 
 std::map<pid_t, std::uint64_t> LeftMemory::BytesOn(std::uint32_t gpu) const {

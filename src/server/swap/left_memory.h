@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 
 namespace tessera::server {
@@ -22,8 +23,8 @@ class LeftMemory {
   void Kept(std::uint64_t number, const SwapSlots& pool);
   void Forgotten(std::uint64_t number, const SwapSlots& pool);
 
-  // Whether some of it is this program's, and lies on this GPU.
-  bool Any(std::uint32_t gpu, pid_t owner) const;
+  // Whether some of it is this program's, and lies on this GPU, or on any.
+  bool Any(std::optional<std::uint32_t> gpu, pid_t owner) const;
   // Bytes of a GPU, by program.
   std::map<pid_t, std::uint64_t> BytesOn(std::uint32_t gpu) const;
 

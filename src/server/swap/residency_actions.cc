@@ -28,8 +28,7 @@ void ResidencyActions::Do(const sched::ResidencyAction& action, Process& process
     case kMoveOut:
       if (!Order(process, Moving::kOut, action.bytes, now, HowOut(process, action.bytes))) return;
       residence.push = residence.evict_error = 0;
-      if (process.suspension.Away() && !process.suspension.in_place) link_.Order(process, wire::MoverType::kRelocate);
-      return;
+      return Relocate(process);
     case kSqueeze:
       Order(process, Moving::kOut, action.bytes, now, wire::kEvictHoles);
       return;
@@ -42,7 +41,7 @@ void ResidencyActions::Do(const sched::ResidencyAction& action, Process& process
       return;
     case kPark:
       Order(process, Moving::kParking, 0, now);
-      return;
+      return Relocate(process);
     case kRest:
       Order(process, Moving::kOut, 0, now);
       return;
@@ -61,6 +60,11 @@ void ResidencyActions::Do(const sched::ResidencyAction& action, Process& process
     case kPreparePool:
       return;  // of no process
   }
+}
+
+// Also what it left on another GPU, and has not had since.
+void ResidencyActions::Relocate(const Process& process) {
+  if (process.suspension.Away() && !process.suspension.in_place) link_.Order(process, wire::MoverType::kRelocate);
 }
 
 void ResidencyActions::AddRoom(Process& process, std::uint64_t bytes) {

@@ -32,6 +32,7 @@ class ResidencyActions {
   void Thaw(Process& process, Nanos now);
   void FreePeers(Process& process, Nanos now);
   bool Order(Process& process, sched::Moving moving, std::uint64_t bytes, Nanos now, std::uint64_t other = 0);
+  void Relocate(const Process& process);
   std::uint64_t HowOut(const Process& process, std::uint64_t bytes) const;
   static void Grant(Process& process, std::uint64_t bytes, Nanos now);
 

@@ -5,7 +5,7 @@ import time
 import unittest
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent))
-from harness import MIB, OUT_OF_MEMORY, SoftGpuTest  # noqa: E402
+from harness import MIB, OUT_OF_MEMORY, SoftGpuTest, wait_for  # noqa: E402
 
 CHUNK = 64 * MIB
 
@@ -76,6 +76,31 @@ class Migrate(SoftGpuTest):
         self.assertEqual(shell.ok("compare", memory, self.WORD)["wrong"], 0)
         shell.ok("launch", 1)
         self.assertEqual(shell.ok("count")["count"], 1)
+
+    def test_suspended_again_at_once_it_leaves_nothing_on_either_gpu(self):
+        """Though it may not have come in from the GPU before."""
+        self.create("team", gpu="0")
+        shell = self.shell_with_context("team")
+        memory = shell.filled(self.SIZE, self.WORD)
+
+        def room():
+            gpus = (self.gpu(gpu) for gpu in (0, 1))
+            return [gpu["swap"]["capacity_bytes"] - gpu["memory_unmanaged_bytes"] for gpu in gpus]
+        self.tessera("suspend", "team")
+        empty = room()
+        self.tessera("resume", "team")
+        for to, target in (("memory", 1), ("file", 0), ("memory", 1), ("file", 0)):
+            self.tessera("migrate", "team", "--gpu", target)
+            self.tessera("suspend", "team", "--to", to)
+            self.assertEqual(self.process(shell.pid)["suspended_to"], to)
+            self.assertEqual(self.process(shell.pid)["memory_resident_bytes"], 0)
+            wait_for("both GPUs to be empty", lambda: room() == empty)
+            in_pool = self.SIZE if to == "memory" else 0
+            wait_for("the pool to say so", lambda: self.gpu(target)["swap"]["pool_used_bytes"] == in_pool)
+            self.tessera("resume", "team")
+            self.assertEqual(shell.ok("compare", memory, self.WORD)["wrong"], 0)
+            shell.ok("launch", 1)
+        self.assertEqual(shell.ok("count")["count"], 4)
 
     def test_memory_goes_along_though_a_mover_dies_on_the_direct_way(self):
         for step in ("mover.left.told", "mover.away.sent", "mover.freed.received", "mover.slot.reached", "mover.slot.lent"):

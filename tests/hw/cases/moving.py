@@ -1,5 +1,6 @@
 """Programs that leave their GPU altogether, and come back to it or go to another: how long, and that all results are right."""
 import collections
+import contextlib
 import os
 import random
 import shutil
@@ -351,6 +352,17 @@ def refused(bench):
     return "; ".join(said), said
 
 
+def _bring_back(bench, name, programs=1):
+    """Waits until all of the vGPU's programs are on its GPU."""
+    def is_back():
+        for verb in ("thaw", "resume"):
+            bench.tessera.api("POST", f"/v1/vgpus/{name}/{verb}", {})
+        vgpu, processes = bench.tessera.vgpu(name), bench.tessera.of_vgpu(name)
+        return (vgpu and vgpu["migrating_to"] is None and len(processes) == programs and
+                all(process["suspension"] is None for process in processes))
+    bench.until(is_back, f"{name} is back", 60, 0.05)
+
+
 class _Crowd:
     """Programs of several vGPUs, to which random things are done: they leave their GPUs, come back, go to others, are
     evicted, frozen, thawed and killed. Operations begin while others are under way; what cannot be is refused."""
@@ -390,13 +402,7 @@ class _Crowd:
 
     def check(self, name):
         """It is back, goes on, and all of its words are right as far as it looks at them."""
-        def is_back():
-            for verb in ("thaw", "resume"):
-                self.post(name, verb)
-            vgpu = self.bench.tessera.vgpu(name)
-            process, = (each for each in self.bench.tessera.get("/v1/processes")["processes"] if each["vgpu"] == name)
-            return vgpu["migrating_to"] is None and process["suspension"] is None
-        self.bench.until(is_back, f"{name} is back", 60, 0.05)
+        _bring_back(self.bench, name)
         if name in self.workers:
             self.workers[name].moves(60)
         else:
@@ -442,6 +448,143 @@ def random_moves(bench):
     expect(done == steps, f"{done} of {steps} only")
     told = ", ".join(f"{count} {kind}" for kind, count in crowd.counts.most_common())
     return f"{done} operations with seed {seed}: {told}; results right; {'; '.join(moved)}", dict(crowd.counts)
+
+
+# Who is killed at which steps (base/fault.h), and what is done with the programs then.
+KILLS = (
+    ("migrate", "suspension.drained suspension.left suspension.locked suspension.saved suspension.roomy suspension.restored "
+                "suspension.unlocked migration.given migration.moved migration.recorded "
+                "mover.shown.told mover.left.told mover.freed.received mover.lent.sent mover.slot.reached "
+                "mover.slot.lent mover.adopt.claimed mover.want.imported mover.copy.started mover.copy.done mover.loaded.sent"),
+    ("suspend", "suspension.left suspension.saved suspension.restored mover.relocated mover.copy.started"),
+    ("file", "mover.relocated mover.save.written mover.save.finished mover.save.left mover.unsave.read mover.unsave.cleared"),
+)
+
+
+def _try(bench, *words):
+    return bench._run(bench.tessera.cli_command(*words), None, "", 60)  # noqa: SLF001
+
+
+def _leave_and_return(bench, name, way, target):
+    """It may fail: somebody is killed meanwhile."""
+    if way == "migrate":
+        return _try(bench, "migrate", name, "--gpu", str(target))
+    return [_try(bench, "suspend", name, *(["--to", "file"] if way == "file" else [])), _try(bench, "resume", name)]
+
+
+class _CheckpointKiller(threading.Thread):
+    """Kills the program that calls the driver's checkpoint functions, some time after it was started, if it still runs."""
+
+    def __init__(self, daemon, after_s):
+        super().__init__(daemon=True)
+        self._daemon, self._after_s = daemon, after_s
+        self.over = self.killed = False
+
+    def run(self):
+        end = time.monotonic() + 20
+        while time.monotonic() < end and not self.over:
+            found = subprocess.run(["pgrep", "-P", str(self._daemon), "-f", "tessera-checkpoint"], capture_output=True, text=True)
+            for pid in found.stdout.split():
+                time.sleep(self._after_s)
+                self.over = True
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+                    self.killed = True
+
+
+def _killed(bench, pool, way, step, target):
+    """What became of it: daemon, mover or checkpoint program."""
+    name, size = "hw-kill", (128 * MIB if bench.soft else 2 * GIB)
+    bench.tessera.stop()
+    if not step.startswith("checkpoint"):
+        os.environ["TESSERA_FAULT"] = step
+    try:
+        bench.tessera.start(config=pool)
+    finally:
+        os.environ.pop("TESSERA_FAULT", None)
+    bench.vgpu(name, gpu=1 - target)
+    worker = Worker(bench, bench.start_inside(ticker(bench, memory=size), vgpu=name))
+    tenant = tenants.start(bench, 3000, vgpu=name, memory=size, **{"memory-stride": 4096})
+    worker.moves(60)
+    bench.until(lambda: tenant.kernels() > 0, "it works", 60)
+    killer = _CheckpointKiller(bench.tessera.daemon_pid, float(step.split()[1])) if step.startswith("checkpoint") else None
+    if killer:
+        killer.start()
+    _leave_and_return(bench, name, way, target)
+    if killer:
+        killer.join()
+    bench.until(lambda: not bench.tessera.alive() or any("the mover ended" in line for line in bench.tessera.log_lines()) or
+                (killer and killer.over), f"{way}: {step} was passed", 10)
+    who = "daemon" if not bench.tessera.alive() else "mover" if not killer else "checkpoint program" if killer.killed else "nobody"
+    if who == "daemon":
+        bench.tessera.kill()
+        bench.tessera.start(config=pool)
+    begin = time.monotonic()
+    _bring_back(bench, name, programs=2)
+    worker.moves(60)
+    before = tenant.kernels()
+    bench.until(lambda: tenant.kernels() > before, "the other one goes on", 60)
+    took = time.monotonic() - begin
+    again = [_try(bench, "migrate", name, "--gpu", str(1 - bench.tessera.vgpu(name)["gpu"]))]
+    if again[0].status != 0:  # the other GPU's first mover is killed there, too
+        _bring_back(bench, name, programs=2)
+        again.append(_try(bench, "migrate", name, "--gpu", str(1 - bench.tessera.vgpu(name)["gpu"])))
+    expect(again[-1].status == 0, f"then it does not move: {last_words(again[-1])}")
+    worker.moves(60)
+    worker.result(60)
+    tenant.program.signal(15)
+    expect(tenant.done(60, 60)["verified"], "wrong results")
+    return who, took
+
+
+@moving(soft=True, limit_s=150)
+def suspended_again(bench):
+    """A program that has gone to another GPU directly is suspended before its memory has come in: nothing stays on either GPU."""
+    home, target = _where(bench)
+    if home == target:
+        raise Skipped("one GPU (nvidia-h200-x2 has two)")
+    size = 512 * MIB if bench.soft else 8 * GIB
+    with bench.daemon(_pool(bench, size * 5 // 4)):
+        before = [_used(gpu) for gpu in (0, 1)]
+        bench.vgpu("hw-again", gpu=home)
+        worker = Worker(bench, bench.start_inside(ticker(bench, memory=size), vgpu="hw-again"))
+        worker.moves(60)
+        took = []
+        for to, gpu in (("memory", target), ("file", home)):
+            bench.cli("migrate", "hw-again", "--gpu", str(gpu))
+            took.append(_timed(bench, "suspend", "hw-again", "--to", to))
+            expect(bench.tessera.process(worker.pid)["suspended_to"] == to, "it is not there")
+            for each, used in enumerate(before):
+                _emptied(bench, each, (used or 0) + GIB)
+            bench.cli("resume", "hw-again")
+            worker.moves(60)
+        worker.result(60)
+    return f"{size / GIB:.1f} GiB: to host memory in {took[0]:.2f} s, to a file in {took[1]:.2f} s; both GPUs empty, results right", took
+
+
+@moving(soft=True, limit_s=580)
+def kills(bench):
+    """Daemon, mover or checkpoint program are killed at each step of programs' ways out and back: all results are right, no
+    memory stays taken."""
+    if len(_gpus(bench)) < 2:
+        raise Skipped("one GPU (nvidia-h200-x2 has two)")
+    pool = _pool(bench, (512 * MIB if bench.soft else 8 * GIB))
+    ways = [(way, step) for way, steps in KILLS for step in steps.split()]
+    ways += [(way, f"checkpoint {after}") for way in ("migrate", "suspend") for after in (0.0, 0.05, 0.2, 0.5)]
+    before, counts, slowest = [_used(gpu) for gpu in (0, 1)], collections.Counter(), (0, "")
+    with bench.daemon(pool):
+        for number, (way, step) in enumerate(ways):
+            try:
+                who, took = _killed(bench, pool, way, step, target=number % 2)
+            except (Failed, RuntimeError, TimeoutError) as error:
+                raise Failed(f"{way}, {step}: {error}") from error
+            bench.tell(f"{way}: {step}: {who} killed; on again after {took:.2f} s")
+            counts[who] += 1
+            slowest = max(slowest, (took, f"{way}: {step}"))
+            for gpu, used in enumerate(before):
+                _emptied(bench, gpu, (used or 0) + GIB)
+    told = ", ".join(f"{who} {count}" for who, count in counts.most_common())
+    return f"killed: {told}; results right; slowest on again after {slowest[0]:.2f} s ({slowest[1]})", dict(counts)
 
 
 @moving(soft=True, limit_s=150)

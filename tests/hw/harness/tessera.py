@@ -92,7 +92,8 @@ class Tessera:
         memory, for the next daemon."""
         if mover is not None:
             os.kill(mover, signal.SIGKILL)
-        self._daemon.signal(signal.SIGKILL)
+        if self._daemon.alive():  # it may have been killed by a fault
+            self._daemon.signal(signal.SIGKILL)
         self._daemon.wait(10)
         self._keep_log(children_too=False)
 
