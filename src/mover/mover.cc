@@ -171,6 +171,7 @@ void Mover::OnMessage(const MoverMessage& message, UniqueFd fd) {
   if (message.type == MoverType::kSlot) return OnSlot(message.bytes, std::move(fd));
   if (message.type == MoverType::kLend) return lent_.OnLend(static_cast<pid_t>(message.bytes));
   if (message.type == MoverType::kSlotFor) return lent_.OnSlotFor(message, std::move(fd));
+  if (message.type == MoverType::kLetGo) return claims_.LetGo(message.bytes);
   if (message.type == MoverType::kShow) return OnShow(message);
   if (message.type == MoverType::kReach) return lent_.OnReach(message, std::move(fd));
   if (message.type == MoverType::kReachOver) return lent_.OnReachOver(static_cast<pid_t>(message.program));
@@ -213,7 +214,6 @@ void Mover::OnShow(const MoverMessage& message) {
 void Mover::OnGone(const MoverMessage& message) {
   if (const auto program = programs_.extract(message.program)) program.mapped()->Gone();
   domains_.erase(message.program);
-  if (message.other != 0) claims_.LetGo(static_cast<pid_t>(message.bytes));
 }
 
 Result<void> Mover::FinishCopies() {

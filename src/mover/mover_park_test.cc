@@ -87,7 +87,8 @@ class MoverLends : public testing::Test {
     }
   }
   void LetGo(TestMover& from) {
-    from.Send({.type = MoverType::kGone, .program = 1, .bytes = static_cast<std::uint64_t>(program_.pid), .other = 1});
+    from.Send({.type = MoverType::kGone, .program = 1});
+    for (const wire::SwapEntry& entry : LentEntries()) from.Send({.type = MoverType::kLetGo, .bytes = entry.memory});
   }
   void Claim(TestMover& to) {
     to.Program(1, program_);

@@ -21,9 +21,7 @@ enum class MoverType : std::uint32_t {
               // given to a program of one domain is never given to one of another: a program can keep what it once
               // had
   kGone = 3,  // the program has ended, or gets another line, on which it says what it has. What it does not claim
-              // comes free when the program has ended, or after a while. other: 1: the mover of another GPU has what
-              // the program of this pid (bytes) was lent out with (kLend), or is to have it no more: those slots leave
-              // the pool. Such a program need not be known
+              // comes free when the program has ended, or after a while
   kEvict =
       4,  // bring out chunks of the program that have this many more bytes of GPU memory, or a little more than that;
           // other: kEvictHoles: whole chunks with holes, those with most first; kEvictInPlace: the program is to
@@ -48,6 +46,8 @@ enum class MoverType : std::uint32_t {
                   // other: its key; program: pid of the program that has something there; domain: of that program. The
                   // program may claim it at any time. marks: of a GPU's memory as in SwapEntry, from that mover's
                   // side, else none. Answered by kSlotTaken
+  kLetGo = 18,    // the mover of another GPU has the slot of this number (bytes), which was lent (kLend), or is to have
+                  // it no more: it leaves the pool. Nothing happens if there is no such slot
   kFileOf = 20,   // said before kProgram: the file of that program, which an earlier mover has finished, comes along
                   // (descriptor). What the program says is away may lie in it
   kSave = 21,    // the program is parked, and its file comes along (descriptor), to be written: what it has parked goes

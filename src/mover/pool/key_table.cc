@@ -141,15 +141,24 @@ std::optional<Place> KeyTable::Claim(std::uint64_t key, pid_t owner, std::option
   return place;
 }
 
-std::vector<Place> KeyTable::Abandon(pid_t owner, std::uint32_t marks) {
+std::vector<Place> KeyTable::Abandon(pid_t owner) {
   std::vector<Place> abandoned;
   std::erase_if(left_, [&](const auto& each) {
-    const Entry& entry = entries_[each.first];
-    if (entry.owner != owner || (entry.marks & marks) != marks) return false;
+    if (entries_[each.first].owner != owner) return false;
     abandoned.push_back(each.first);
     return true;
   });
   return abandoned;
+}
+
+std::optional<Place> KeyTable::LetGo(std::uint64_t memory) {
+  const auto found = std::ranges::find_if(left_, [&](const auto& each) {
+    return entries_[each.first].memory == memory && entries_[each.first].Has(Entry::kShared);
+  });
+  if (found == left_.end()) return {};
+  const Place place = found->first;
+  left_.erase(found);
+  return place;
 }
 
 KeyTable::Unclaimed KeyTable::Sweep(Nanos now) {

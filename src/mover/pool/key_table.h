@@ -63,9 +63,10 @@ class KeyTable {
   // The place that was left under this key, for its new owner. With a `domain`: only if the slot's memory was given to
   // a program of that domain.
   std::optional<Place> Claim(std::uint64_t key, pid_t owner, std::optional<std::uint64_t> domain = {});
-  // The places that this program left and did not claim, and that have all these marks. They are left no longer; the
-  // caller has to Clear them.
-  std::vector<Place> Abandon(pid_t owner, std::uint32_t marks = 0);
+  // The places that this program left and did not claim. They are left no longer; the caller has to Clear them.
+  std::vector<Place> Abandon(pid_t owner);
+  // Likewise the place with the memory of this number, if it is left and shared.
+  std::optional<Place> LetGo(std::uint64_t memory);
   bool IsLeft(Place place) const { return left_.contains(place); }
   std::uint64_t left() const { return left_.size(); }
   // Places that are left no longer, because their owner has ended, or because their time is over. The caller has to

@@ -90,10 +90,12 @@ TEST(Pool, HasEachMemoryOnce) {
   const Slot slot = *pool.claims.Claim(71, 7, getpid());
   EXPECT_EQ(PoolLending(pool.slots).Has(LentEntry(1)).error().code, EBUSY) << "its program has it";
   pool.claims.Leave(slot, kNever);
-  pool.claims.LetGo(getpid());
+  pool.claims.LetGo(1);
   EXPECT_TRUE(*PoolLending(pool.slots).Has(LentEntry(1))) << "it was not removed yet";
+  pool.claims.Abandon(getpid());
+  EXPECT_TRUE(*PoolLending(pool.slots).Has(LentEntry(1))) << "likewise";
   EXPECT_EQ(pool.Obey(), (TestPool::Work{}));
-  pool.claims.LetGo(getpid());
+  pool.claims.LetGo(1);
   EXPECT_EQ(pool.Obey(), (TestPool::Work{.made = 0, .freed = 1}));
   EXPECT_FALSE(*PoolLending(pool.slots).Has(LentEntry(1)));
   EXPECT_TRUE(PoolLending(pool.slots).Add(LentEntry(1), memory));

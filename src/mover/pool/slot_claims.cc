@@ -1,13 +1,17 @@
 #include "mover/pool/slot_claims.h"
 
+#include <utility>
+
 namespace tessera::mover {
 
+// One that is shared goes to no other program anyway. It may come back by the other pool.
 void SlotClaims::Abandon(pid_t owner) {
-  for (const Slot slot : table_.Abandon(owner)) pool_.GiveUp(slot);
+  for (const Slot slot : table_.Abandon(owner))
+    std::as_const(table_)[slot].Has(KeyTable::Entry::kShared) ? pool_.GiveBack(slot) : pool_.GiveUp(slot);
 }
 
-void SlotClaims::LetGo(pid_t owner) {
-  for (const Slot slot : table_.Abandon(owner, KeyTable::Entry::kShared)) pool_.GiveBack(slot);
+void SlotClaims::LetGo(std::uint64_t number) {
+  if (const auto slot = table_.LetGo(number)) pool_.GiveBack(*slot);
 }
 
 void SlotClaims::Sweep(Nanos now) {

@@ -27,9 +27,9 @@ class SlotClaims {
   std::optional<Slot> Claim(std::uint64_t key, Domain domain, pid_t owner) { return table_.Claim(key, owner, domain); }
   // That program has claimed all that it has: the pool gives up what else it left.
   void Abandon(pid_t owner);
-  // Another GPU's mover has what that program left here and was lent out, or is to have it no more: it leaves this
-  // pool.
-  void LetGo(pid_t owner);
+  // Another GPU's mover has the slot of this number, which was left here and lent out, or is to have it no more: it
+  // leaves this pool.
+  void LetGo(std::uint64_t number);
   bool any() const { return table_.left() > 0; }
   // Gives back to the pool what programs that have ended left, and has it give up what was not claimed in time: its
   // program may still write to it.

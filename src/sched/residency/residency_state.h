@@ -69,7 +69,6 @@ struct ProcessResidence {
   // It is to be taken off the GPU, and has drained: all that can be moved goes out, and none of it comes back or is
   // held by the program. Its work counts for nothing meanwhile, and it does not run.
   bool away = false;
-  bool whole = false;  // and nothing of it is moved for that: the driver saves all
 
   // The mover.
   bool has_line = false;  // the mover can reach it

@@ -57,13 +57,6 @@ Result<void> MayLeave(pid_t pid, std::span<const Process* const> processes) {
   if (processes.empty())
     return Fail(ESRCH, fmt::format("process {} is in no vGPU, or does not use its GPU yet", pid),
                 "tessera ps lists those that do");
-  for (const Process* process : processes) {
-    if (processes.size() == 1 || process->residence.Swapped() == 0) continue;
-    return Fail(EBUSY,
-                fmt::format("process {} ({}) uses several GPUs, and {} of its memory are in host memory", pid,
-                            process->who.program, FormatSize(process->residence.Swapped())),
-                "try again when its memory is back on its GPUs");
-  }
   for (std::size_t i = 0; i < processes.size(); ++i) {
     if (const std::string why = Obstacle(*processes[i]); !why.empty())
       return Fail(ENOTSUP, fmt::format("process {} ({}) cannot leave its GPU: {}", pid, processes[i]->who.program, why),

@@ -94,8 +94,6 @@ Result<void> Suspension::Begin(Nanos now) {
     process.suspension.bytes = 0;
     process.suspension.in_place = in_place_;
   });
-  // What it has in the pools of several GPUs could not be told apart when these change places.
-  parts_.ForEach([&](GpuServer&, Process& process) { process.suspension.whole = processes.size() > 1; });
   checkpointer_->Prepare();
   began_at_ = now;
   Enter(kPrepares, now);

@@ -125,10 +125,10 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
                                     [&loop, soft = daemon->driver_->IsSoft()] { return MakeCheckpointer(loop, soft); });
   daemon->migrations_ = std::make_unique<Migrations>(
       loop, *daemon->table_, daemon->gpus_, *daemon->suspensions_,
-      Migration::Means{
-          .give = [giver = &daemon->giver_](const Process& process, GpuServer& from, GpuServer& to,
-                                            auto done) { giver->Give(process, from, to, std::move(done)); },
-          .save = [self = daemon.get()] { return self->files_.Written(); }});
+      Migration::Means{.give = [giver = &daemon->giver_](
+                                   const Process& process, GpuServer& from, GpuServer& to, auto but,
+                                   auto done) { giver->Give(process, from, to, std::move(but), std::move(done)); },
+                       .save = [self = daemon.get()] { return self->files_.Written(); }});
   daemon->stray_slots_ = MakeStraySlots(loop, daemon->gpus_, *daemon->migrations_);
   daemon->idle_suspension_ = std::make_unique<IdleSuspension>(loop, daemon->gpus_, *daemon->suspensions_,
                                                               *daemon->migrations_, daemon->setup_.config);

@@ -58,7 +58,7 @@ MovesReport ReportMoves(const Moves& moves) { return {.out = moves.out, .in = mo
 std::optional<std::uint64_t> LeftOf(const Process& process) {
   switch (process.suspension.phase) {
     case SuspensionPhase::kLeaves:
-      return process.suspension.whole ? std::nullopt : std::optional(process.residence.Movable());
+      return process.residence.Movable();
     case SuspensionPhase::kFiles:
     case SuspensionPhase::kReads:
       return process.residence.own_file.left > 0 ? std::optional(process.residence.own_file.left) : std::nullopt;

@@ -57,6 +57,7 @@ void SlotHandover::OnLent(const MoverMessage& message) {
     return End(Fail(EMFILE, "the daemon does not have all host memory of the program",
                     "raise the limit of open files (LimitNOFILE=)"));
   slots_ = *lent;
+  std::erase_if(slots_, [this](const auto& entry) { return but_.contains(entry.memory); });
   GiveMore();
 }
 
@@ -89,7 +90,7 @@ bool SlotHandover::KeepThere(std::uint64_t number, int memory) {
   if (to_.slots.Has(number)) return true;
   to_.holder.Keep(number, UniqueFd(fcntl(memory, F_DUPFD_CLOEXEC, 0)));
   if (!to_.slots.Has(number)) return false;
-  kept_.push_back(number);
+  kept_.insert(number);
   return true;
 }
 
@@ -111,16 +112,24 @@ void SlotHandover::OnSecond(const MoverMessage* message) {
 }
 
 // The daemon first: if the mover dies before it has heard that, the next one does not get them.
-void LetGo(const SlotHandover::Side& side, const std::vector<std::uint64_t>& numbers, pid_t owner) {
-  for (const std::uint64_t number : numbers) side.holder.Forget(number);
-  side.link.Tell({.type = MoverType::kGone, .bytes = static_cast<std::uint64_t>(owner), .other = 1});
+void LetGo(const SlotHandover::Side& side, const std::set<std::uint64_t>& numbers) {
+  for (const std::uint64_t number : numbers) {
+    side.holder.Forget(number);
+    side.link.Tell({.type = MoverType::kLetGo, .bytes = number});
+  }
 }
 
 void SlotHandover::Undo() {
   from_.link.Unlisten(ear_from_);
   to_.link.Unlisten(ear_to_);
   if (slots_.empty()) return;
-  LetGo(to_, kept_, owner_);
+  LetGo(to_, kept_);
+}
+
+std::set<std::uint64_t> SlotHandover::Numbers() const {
+  std::set<std::uint64_t> numbers;
+  for (const wire::SwapEntry& entry : slots_) numbers.insert(entry.memory);
+  return numbers;
 }
 
 void SlotHandover::KeepBoth() {
@@ -131,9 +140,7 @@ void SlotHandover::KeepBoth() {
 
 void SlotHandover::Commit() {
   KeepBoth();
-  std::vector<std::uint64_t> numbers;
-  for (const wire::SwapEntry& entry : slots_) numbers.push_back(entry.memory);
-  LetGo(from_, numbers, owner_);
+  LetGo(from_, Numbers());
 }
 
 void SlotHandover::End(Result<void> result) {

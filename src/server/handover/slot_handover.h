@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -37,8 +39,9 @@ class SlotHandover {
   };
   using Done = std::function<void(Result<void>)>;
 
-  // `owner`: the program's pid.
-  SlotHandover(const Side& from, const Side& to, pid_t owner) : from_(from), to_(to), owner_(owner) {}
+  // `owner`: the program's pid. `but`: numbers of slots that stay, because they have just come to the first pool.
+  SlotHandover(const Side& from, const Side& to, pid_t owner, std::set<std::uint64_t> but = {})
+      : from_(from), to_(to), owner_(owner), but_(std::move(but)) {}
   // One under way is undone: the first mover has everything still.
   ~SlotHandover();
   SlotHandover(const SlotHandover&) = delete;
@@ -49,6 +52,8 @@ class SlotHandover {
   // second pool is full of what programs have; EMFILE: not all slots can be kept. A mover that says nothing is waited
   // for; the caller may destroy this object. An error of Start itself: nothing has begun, `done` is not called.
   Result<void> Start(Done done);
+  // The numbers of all slots that go, or have gone. After `done` without an error.
+  std::set<std::uint64_t> Numbers() const;
   // After `done` without an error: the program may be looked for at either mover from now on, so the object's end
   // undoes nothing any more.
   void KeepBoth();
@@ -67,16 +72,17 @@ class SlotHandover {
 
   const Side from_, to_;
   const pid_t owner_;
+  const std::set<std::uint64_t> but_;
   Done done_;              // empty: it has not begun, or has ended
   bool complete_ = false;  // the second mover has everything, and the first one too
   std::uint64_t ear_from_ = 0, ear_to_ = 0;
   std::vector<wire::SwapEntry> slots_;                   // all that go
   std::size_t given_ = 0;                                // of them, in order: the second mover was told of them
   std::map<std::uint64_t, wire::SwapEntry> on_the_way_;  // of these, by number: it has not answered
-  std::vector<std::uint64_t> kept_;  // numbers of those that the second pool's keeper did not have before
+  std::set<std::uint64_t> kept_;  // numbers of those that the second pool's keeper did not have before
 };
 
-// These slots of that pool, which were lent with what this program has there, leave it, as its mover is told.
-void LetGo(const SlotHandover::Side& side, const std::vector<std::uint64_t>& numbers, pid_t owner);
+// These slots of that pool, which were lent, leave it, as its mover is told.
+void LetGo(const SlotHandover::Side& side, const std::set<std::uint64_t>& numbers);
 
 }  // namespace tessera::server

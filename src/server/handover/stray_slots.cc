@@ -44,9 +44,9 @@ void StraySlots::LetGoOf(pid_t owner) const {
   for (const Pool& pool : pools_) {
     const auto side = uses(pool) ? std::nullopt : pool.side();
     const auto strays = side ? side->slots.LentOf(owner) : Result<std::vector<wire::SwapEntry>>();
-    std::vector<std::uint64_t> numbers;
-    if (strays) std::ranges::transform(*strays, std::back_inserter(numbers), &wire::SwapEntry::memory);
-    if (!numbers.empty()) LetGo(*side, numbers, owner);
+    std::set<std::uint64_t> numbers;
+    if (strays) std::ranges::transform(*strays, std::inserter(numbers, numbers.end()), &wire::SwapEntry::memory);
+    if (side) LetGo(*side, numbers);
   }
 }
 

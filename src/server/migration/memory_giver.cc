@@ -13,10 +13,14 @@ constexpr Nanos kAskMoverEvery = kMillisecond;
 
 }  // namespace
 
-void MemoryGiver::Give(const Process& process, GpuServer& from, GpuServer& to, Done done) {
+void MemoryGiver::Give(const Process& process, GpuServer& from, GpuServer& to, std::set<std::uint64_t> but, Done done) {
   const Nanos now = MonotonicNow();
-  gifts_.push_back(std::make_unique<Gift>(
-      Gift{.pid = process.pid, .from = &from, .to = &to, .done = std::move(done), .until = now + kPatience}));
+  gifts_.push_back(std::make_unique<Gift>(Gift{.pid = process.pid,
+                                               .from = &from,
+                                               .to = &to,
+                                               .but = std::move(but),
+                                               .done = std::move(done),
+                                               .until = now + kPatience}));
   timer_.Arm(now);
 }
 
@@ -46,7 +50,7 @@ void MemoryGiver::Begin(Gift& gift, Nanos now) {
           "the daemon's log says why"};
     return;
   }
-  gift.handover = std::make_unique<SlotHandover>(*from, *to, gift.pid);
+  gift.handover = std::make_unique<SlotHandover>(*from, *to, gift.pid, gift.but);
   auto begun = gift.handover->Start(
       [this, &gift](const Result<void>& given) { End(gift, given ? std::nullopt : std::optional(given.error())); });
   if (!begun) gift.error = begun.error();

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "base/clock.h"
@@ -27,16 +28,17 @@ class MemoryGiver {
   explicit MemoryGiver(EventLoop& loop) : timer_(loop, [this] { Step(); }) {}
   MemoryGiver(const MemoryGiver&) = delete;
 
-  // Begins, once both movers are there; the GPUs outlive the object. `done` is called later. After an error the first
-  // GPU's mover has all of it still: those of SlotHandover, and ETIMEDOUT where a mover did not come, ESRCH where the
-  // program has ended.
-  void Give(const Process& process, GpuServer& from, GpuServer& to, Done done);
+  // Begins, once both movers are there; the GPUs outlive the object. `but`: as for SlotHandover. `done` is called
+  // later. After an error the first GPU's mover has all of it still: those of SlotHandover, and ETIMEDOUT where a mover
+  // did not come, ESRCH where the program has ended.
+  void Give(const Process& process, GpuServer& from, GpuServer& to, std::set<std::uint64_t> but, Done done);
 
  private:
   struct Gift {
     pid_t pid = 0;
     GpuServer* from = nullptr;
     GpuServer* to = nullptr;
+    std::set<std::uint64_t> but;
     Done done;
     Nanos until = 0;
     std::unique_ptr<SlotHandover> handover;  // null: it waits for a mover

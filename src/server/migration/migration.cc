@@ -253,8 +253,11 @@ Result<void> Migration::GiveNext() {
     if (auto whole = went_back_ ? Result<void>() : CheckWhole(*vgpu); !whole) return whole;
     const auto process = std::ranges::find(vgpu->processes, pid, &Process::pid);
     if (process == vgpu->processes.end() || (*process)->residence.Swapped() == 0) continue;
+    // What came from another GPU just now, where its program exchanges GPUs.
+    std::set<std::uint64_t> came;
+    for (const auto& given : given_) came.merge(given->Numbers());
     gives_ = true;
-    means_.give(**process, *gpus_[vgpu->gpu], *gpus_[part->to],
+    means_.give(**process, *gpus_[vgpu->gpu], *gpus_[part->to], std::move(came),
                 [this, alive = alive_, from = vgpu->gpu, to = part->to](Result<MemoryGiver::Given> given) {
                   if (!given && given.error().code == EINVAL) means_.unreachable->emplace(from, to);
                   if (*alive) Given(std::move(given));

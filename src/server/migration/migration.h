@@ -35,9 +35,9 @@ struct VGpuMove {
 // which it never blocks: Step is to be called now and then.
 class Migration {
  public:
-  // Gives what a parked process has in host memory to the mover of another GPU.
-  using GiveMemory =
-      std::function<void(const Process& process, GpuServer& from, GpuServer& to, MemoryGiver::Done done)>;
+  // Gives what a parked process has in host memory to the mover of another GPU, as MemoryGiver::Give.
+  using GiveMemory = std::function<void(const Process& process, GpuServer& from, GpuServer& to,
+                                        std::set<std::uint64_t> but, MemoryGiver::Done done)>;
 
   // All that has changed until it is called goes to the state files. What it returns says whether it is there.
   using SaveState = std::function<std::function<bool()>()>;

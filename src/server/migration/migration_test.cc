@@ -84,17 +84,17 @@ class MigrationTest : public testing::Test {
   MemoryGiver::Given handover_;  // under way
   bool recorded_ = false;
   bool moves_ = false;
-  const Migration::Means means_{.give =
-                                    [this](const Process&, GpuServer&, GpuServer&, MemoryGiver::Done done) {
-                                      handover_ =
-                                          std::make_unique<SlotHandover>(from_.Side(), to_.Side(), PoolGpu::kOwner);
-                                      EXPECT_TRUE(handover_->Start([this, done](const Result<void>& given) {
-                                        EXPECT_TRUE(given);
-                                        done(std::move(handover_));
-                                      }));
-                                      if (!moves_) loop_->Stop();
-                                    },
-                                .save = [this] { return [this] { return recorded_; }; }};
+  const Migration::Means means_{
+      .give =
+          [this](const Process&, GpuServer&, GpuServer&, const std::set<std::uint64_t>&, MemoryGiver::Done done) {
+            handover_ = std::make_unique<SlotHandover>(from_.Side(), to_.Side(), PoolGpu::kOwner);
+            EXPECT_TRUE(handover_->Start([this, done](const Result<void>& given) {
+              EXPECT_TRUE(given);
+              done(std::move(handover_));
+            }));
+            if (!moves_) loop_->Stop();
+          },
+      .save = [this] { return [this] { return recorded_; }; }};
   std::optional<Migration> migration_;
   EventLoop::Timer step_{*loop_, [this] {
                            migration_->Step(MonotonicNow());

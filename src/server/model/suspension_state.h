@@ -56,7 +56,6 @@ struct SuspensionState {
   std::uint64_t bytes = 0;     // likewise: of GPU memory that it needs before it can come back, contexts included
   std::uint32_t saved_on = 0;  // from kSaves on: the GPU on which it was
   std::uint32_t claimed = 0;   // wire::Attach::away, when it attached
-  bool whole = false;          // the driver saves all of it: nothing of it is moved
   bool in_place = false;       // what leaves it stays in the GPU's memory, where the program holds nothing of it
   bool taken = false;          // kReturns, kRestores: it has these
   bool by_itself = false;      // it is suspended, or to be, because it was idle: its first call brings it back

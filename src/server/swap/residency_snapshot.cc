@@ -54,7 +54,6 @@ sched::ProcessResidence StateOf(const Process& process, const ResidencyHost& hos
   state.granted_at = residence.granted_at;
   state.push = residence.push;
   state.away = process.suspension.Away();
-  state.whole = process.suspension.whole;
   state.parked = residence.parked;
   state.in_own_file = residence.own_file.in && !residence.own_file.ordered;
   state.has_line = residence.line.number != 0;

@@ -218,7 +218,7 @@ class MigrationLoss(MovingTest):
             memory[gpu] = shell.filled(self.SIZE * (gpu + 1), self.WORD + gpu)
         charged = [self.vgpu(f"v{gpu}")["memory_current_bytes"] for gpu in (0, 1)]
         self.assertLess(*charged)
-        for step in ("given", "moved"):
+        for step in ("given", "moved", "recorded"):
             with self.subTest(step):
                 self.restart_daemon(fault=f"migration.{step}")
                 self.await_phase(shell.pid, "none")

@@ -276,12 +276,18 @@ def peer_memory(bench):
     return "; ".join(done.out.strip().splitlines()), done.out
 
 
-class _Mover(threading.Thread):
-    """Moves a vGPU to and fro until it is told to end, or its program has ended."""
+def _exchange(bench, name):
+    """The program of the vGPU is on two GPUs, which change places for it."""
+    process, = bench.tessera.of_vgpu(name)
+    return _timed(bench, "migrate", str(process["pid"]), "--gpu", "1,0")
 
-    def __init__(self, bench, name, pause_s):
+
+class _Mover(threading.Thread):
+    """Moves a vGPU to and fro until it is told to end, or its program has ended. `both`: the program is on two GPUs."""
+
+    def __init__(self, bench, name, pause_s, both=False):
         super().__init__(daemon=True)
-        self.bench, self.name, self.pause_s = bench, name, pause_s
+        self.bench, self.name, self.pause_s, self.both = bench, name, pause_s, both
         self.moved, self.took, self.error = 0, [], None
         self.home, self.target = _where(bench)
         self.over = threading.Event()
@@ -294,7 +300,7 @@ class _Mover(threading.Thread):
                 continue
             to = self.target if at == self.home else self.home
             try:
-                self.took.append(_move(self.bench, self.name, at, to))
+                self.took.append(_exchange(self.bench, self.name) if self.both else _move(self.bench, self.name, at, to))
             except Failed as error:
                 self.over.wait(1)  # it may just be ending
                 if self.bench.tessera.vgpu(self.name)["processes"]:
@@ -304,18 +310,22 @@ class _Mover(threading.Thread):
             self.moved += 1
 
 
-def _moved(name, script, *arguments, module="torch", env=None, pause_s=0.4, limit_s=150):
+def _moved(name, script, *arguments, module="torch", env=None, pause_s=0.4, limit_s=150, both=False):
     def body(bench):
         need(module)
+        if both and len(_gpus(bench)) < 2:
+            raise Skipped("one GPU (nvidia-h200-x2 has two)")
         argv = [sys.executable, FOLDER / script, *arguments]
         caches = bench.folder / f"moving-{name}"
         own = {**DETERMINISTIC, **(env or {}), "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
                "TRITON_CACHE_DIR": str(caches / "triton"), "CUPY_CACHE_DIR": str(caches / "cupy")}
         native = bench.native(argv, own)
-        bench.vgpu(f"hw-{name}", gpu=0)
-        mover = _Mover(bench, f"hw-{name}", pause_s)
+        names = [f"hw-{name}-{gpu}" for gpu in range(2 if both else 1)]
+        for gpu, vgpu in enumerate(names):
+            bench.vgpu(vgpu, gpu=gpu)
+        mover = _Mover(bench, names[0], pause_s, both)
         mover.start()
-        inside = bench.inside(argv, own, vgpu=f"hw-{name}")
+        inside = bench.inside(argv, own, vgpu=",".join(names))
         mover.over.set()
         mover.join(30)
         same = compare(native, inside)
@@ -329,9 +339,39 @@ def _moved(name, script, *arguments, module="torch", env=None, pause_s=0.4, limi
 
 _moved("torch_graph", "torch_train.py", "graph", "4000")
 _moved("torch_eager", "torch_train.py", "eager", "1500")
+_moved("torch_pipeline", "torch_pipeline.py", "1500", both=True)
 _moved("generate", "generate.py", "300", module="transformers")
 _moved("jax", "jax_train.py", "80", module="jax", env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"})
 _moved("cupy", "cupy_math.py", "40", module="cupy", pause_s=0.1)
+
+
+@moving(soft=True, limit_s=200)
+def exchange(bench):
+    """A program with memory on both GPUs, which change places for it, again and again."""
+    if len(_gpus(bench)) < 2:
+        raise Skipped("one GPU (nvidia-h200-x2 has two)")
+    size = 256 * MIB if bench.soft else int(float(bench.options.get("moving.exchange_gib", 16)) * GIB)
+    with bench.daemon(_pool(bench, size * 5 // 4)):
+        before, names = [_used(gpu) for gpu in (0, 1)], ("hw-exchange-0", "hw-exchange-1")
+        for gpu, name in enumerate(names):
+            bench.vgpu(name, gpu=gpu)
+        worker = Worker(bench, bench.start_inside(ticker(bench, memory=size, devices=2), vgpu=",".join(names)))
+        worker.moves(60)
+        took = []
+        for _ in range(4):
+            for gpu in (0, 1):
+                _prepared(bench, size, gpu)
+            took.append(_exchange(bench, names[0]))
+            bench.until(lambda: all(process["memory_swapped_bytes"] == 0 for process in bench.tessera.processes()), "all has come in", 60)
+            for device in (0, 1):
+                first = worker.count(device)
+                bench.until(lambda: worker.count(device) > first, f"it goes on on GPU {device}", 60)
+        out = [bench.tessera.vgpu(name)["moved_out_bytes"] for name in names]
+        expect(min(out) >= 4 * size, f"the driver moved it: {out}")
+        worker.result(60)
+        for gpu, used in enumerate(before):
+            _emptied(bench, gpu, (used or 0) + GIB)
+    return f"{size / GIB:.1f} GiB on each, in {', '.join(f'{seconds:.2f}' for seconds in took)} s; results right", took
 
 
 @moving(soft=True, limit_s=120)

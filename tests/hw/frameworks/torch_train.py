@@ -70,4 +70,5 @@ def main(mode, steps=BATCHES):
     print("parameters", digest.hexdigest())
 
 
-main(sys.argv[1], *map(int, sys.argv[2:]))
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:]))

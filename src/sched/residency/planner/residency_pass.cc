@@ -346,11 +346,11 @@ void ResidencyPass::SendAway(const PlannedProcess& process) {
   if (Stop(process) || its.moving != Moving::kNothing || !its.still) return;
   const bool reachable = state_.mover_ready && its.Reachable(now_);
   if (!record.sent) {
-    if (!reachable && !its.whole && (its.has_line || its.lost_line) && !state_.mover_hopeless) return;  // a mover comes
+    if (!reachable && (its.has_line || its.lost_line) && !state_.mover_hopeless) return;  // a mover comes
     record.sent = true;
     const std::uint64_t may_go = DownTo(state_.chunk, SwapLeft(state_, *served_.vgpu));
     const std::uint64_t bytes = std::min(DownTo(state_.unit, its.Movable()), may_go);
-    if (bytes > 0 && reachable && !its.whole) return Do(process, Kind::kMoveOut, bytes);
+    if (bytes > 0 && reachable) return Do(process, Kind::kMoveOut, bytes);
   }
   if (its.Left()) {
     Do(process, Kind::kThaw);

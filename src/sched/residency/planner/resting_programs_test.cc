@@ -43,14 +43,6 @@ TEST_F(RestingProgramsTest, AProgramThatIsToBeAwayGivesAllUpAndDoesNotComeBackBe
   EXPECT_FALSE(Process(1).stopped || Process(1).parked);
 }
 
-TEST_F(RestingProgramsTest, WhatTheDriverSavesAsAWholeIsNotMoved) {
-  AddBusy(1, 20);
-  Process(1).away = Process(1).whole = true;
-  world_.Run(kSecond);
-  EXPECT_EQ(Out(1), 0u);
-  EXPECT_TRUE(Process(1).stopped && Process(1).thawed && Process(1).Left());
-}
-
 TEST_F(RestingProgramsTest, WhatWasParkedOnceIsParkedAgainAfterMoreHasGoneOut) {
   AddBusy(1, 20);
   Process(1).parked = true;  // nothing is out: it came so from another GPU
