@@ -10,14 +10,15 @@ void Apply(const ResidencyAction& action, Nanos now, bool file, ProcessResidence
   switch (action.kind) {
     case kStop:
       process.stopped = true;
-      process.thawed = process.alone = process.still = false;
+      process.thawed = process.alone = process.keeps_peers = process.still = false;
       break;
     case kRun:
-      process.stopped = process.thawed = process.alone = false;
+      process.stopped = process.thawed = process.alone = process.keeps_peers = false;
       break;
     case kThaw:
       process.thawed = true;
       process.alone = false;
+      process.keeps_peers = process.away && process.peers;
       break;
     case kFreePeers:
       process.alone = true;

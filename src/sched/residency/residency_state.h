@@ -87,13 +87,14 @@ struct ProcessResidence {
   bool may_be_in_file = false;       // the mover may bring to the file what the process has in host memory
 
   // Whether it runs.
-  bool works = false;    // it has work, and no operator has frozen it
-  bool peers = false;    // its program has work on other GPUs too, its peers, which may reach this memory
-  bool stopped = false;  // it does not run, because of its memory
-  bool thawed = false;   // stopped by its closed gate only, not frozen
-  bool alone = false;    // stopped, but not its peers: it is settled, and nothing of it is moved
-  bool still = false;    // nothing of it can execute, nor of its peers; read where `stopped` only
-  bool unsafe = false;   // some addresses are not valid: it must not run before it is settled
+  bool works = false;        // it has work, and no operator has frozen it
+  bool peers = false;        // its program has work on other GPUs too, its peers, which may reach this memory
+  bool stopped = false;      // it does not run, because of its memory
+  bool thawed = false;       // stopped by its closed gate only, not frozen
+  bool keeps_peers = false;  // thawed, but it was away, and its peers stand still
+  bool alone = false;        // stopped, but not its peers: it is settled, and nothing of it is moved
+  bool still = false;        // nothing of it can execute, nor of its peers; read where `stopped` only
+  bool unsafe = false;       // some addresses are not valid: it must not run before it is settled
 
   // Memory on the GPU that could be moved out.
   std::uint64_t Movable() const { return room - credit - pinned; }

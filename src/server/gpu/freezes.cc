@@ -20,9 +20,9 @@ void Freezes::SetByOperator(VGpu& vgpu, bool frozen, Nanos now) {
 }
 
 void Freezes::SetByResidency(Process& process, MemoryHold hold, Nanos now) {
-  const MemoryHold before = std::exchange(process.freeze.by_residency, hold);
+  const bool changes = std::exchange(process.freeze.by_residency, hold) != hold;
   Apply(process, now);
-  if (peers_ && (before == MemoryHold::kFrozen) != (hold == MemoryHold::kFrozen)) peers_->Follow(process.pid, now);
+  if (peers_ && changes) peers_->Follow(process.pid, now);
 }
 
 void Freezes::SetByPeers(Process& process, bool moved, Nanos now) {

@@ -4,6 +4,15 @@
 #include "server/swap/residency_snapshot.h"
 
 namespace tessera::server {
+namespace {
+
+// Whether its peers must not reach its memory.
+bool Keeps(const Process& process) {
+  const MemoryHold hold = process.freeze.by_residency;
+  return hold == MemoryHold::kFrozen || hold == MemoryHold::kAway;
+}
+
+}  // namespace
 
 // A guest has no memory that is moved, and no shim that would let it reach another's.
 template <typename Visit>
@@ -27,9 +36,7 @@ void Peers::Follow(pid_t pid, Nanos now) {
   if (gpus_.size() < 2) return;
   ForEach(pid, [&](GpuServer& gpu, Process& process) {
     bool moves = false;  // memory of the program on another GPU
-    ForEach(pid, [&](const GpuServer& other, const Process& peer) {
-      moves |= &other != &gpu && peer.freeze.by_residency == MemoryHold::kFrozen;
-    });
+    ForEach(pid, [&](const GpuServer& other, const Process& peer) { moves |= &other != &gpu && Keeps(peer); });
     gpu.Freezes().SetByPeers(process, moves, now);
   });
 }

@@ -20,7 +20,8 @@ class Peers {
   // The GPU outlives the object, and uses it from now on. Each once.
   void Add(GpuServer& gpu);
 
-  // The memory of a process of this program is moved from now on, or no longer; or a process of it has come, or gone.
+  // The memory of a process of this program is moved, or away, from now on, or no longer; or a process of it has come,
+  // or gone.
   // Stops the others, or lets them go on, one GPU after the other. Each reason to stop stands for itself, and none
   // waits for another, so moves on two GPUs never wait for each other.
   void Follow(pid_t pid, Nanos now);

@@ -21,7 +21,7 @@ Result<void> HandOver(VGpu& vgpu, GpuServer& from, GpuServer& to, Nanos now) {
     process->page.SayGpu(to.Info().uuid);
     process->memory.other = 0;  // the device may say otherwise
     process->residence.room = 0;
-    process->residence.stopped = process->residence.thawed = true;
+    process->residence.stopped = process->residence.thawed = process->residence.keeps_peers = true;
     process->residence.parked = process->residence.Swapped() > 0;
     to.TakeOn(vgpu, *process, process->memory.reserved, process->memory.contexts, now);
   }

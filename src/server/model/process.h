@@ -33,6 +33,7 @@ struct ProcessIdentity {
 enum class MemoryHold {
   kNone,
   kGate,    // it gets no new work
+  kAway,    // nor does its program on other GPUs, which would look for this memory in vain
   kAlone,   // nothing of it runs
   kFrozen,  // and nothing of its program on other GPUs, which may reach this memory
 };

@@ -65,6 +65,7 @@ struct Residence {
   bool stopped = false;                    // it does not run, because of its memory
   bool thawed = false;                     // though stopped it is not frozen
   bool alone = false;                      // though stopped, its program's work on other GPUs goes on
+  bool keeps_peers = false;                // though thawed it was away, and its program on other GPUs waits
   bool parked = false;                     // the program holds nothing of what is out, but the mover has it
   bool comes_back = false;                 // it was suspended, and what it has in host memory follows it
   bool comes_at_once = false;   // what it has out lies in the GPU's memory, and is to be its own before anything else

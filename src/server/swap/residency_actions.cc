@@ -92,13 +92,14 @@ void ResidencyActions::RevokeCredit(Process& process) {
 
 void ResidencyActions::Stop(Process& process, Nanos now) {
   process.residence.stopped = true;
-  process.residence.thawed = process.residence.alone = false;
+  process.residence.thawed = process.residence.alone = process.residence.keeps_peers = false;
   Trace(process, "stops");
   host_.hold(process, MemoryHold::kFrozen, now);
 }
 
 void ResidencyActions::Run(Process& process, Nanos now) {
   process.residence.stopped = process.residence.thawed = process.residence.alone = false;
+  process.residence.keeps_peers = false;
   Trace(process, "runs");
   host_.hold(process, MemoryHold::kNone, now);
 }
@@ -106,7 +107,8 @@ void ResidencyActions::Run(Process& process, Nanos now) {
 void ResidencyActions::Thaw(Process& process, Nanos now) {
   process.residence.thawed = true;
   process.residence.alone = false;
-  host_.hold(process, MemoryHold::kGate, now);
+  process.residence.keeps_peers = process.suspension.Away();
+  host_.hold(process, process.residence.keeps_peers ? MemoryHold::kAway : MemoryHold::kGate, now);
 }
 
 void ResidencyActions::FreePeers(Process& process, Nanos now) {

@@ -70,6 +70,7 @@ sched::ProcessResidence StateOf(const Process& process, const ResidencyHost& hos
   state.works = HasWork(process) || ((state.no_memory_to_settle || state.CannotSettle()) && peers.work);
   state.stopped = residence.stopped;
   state.thawed = residence.thawed;
+  state.keeps_peers = residence.keeps_peers && state.peers;
   state.alone = residence.alone;
   state.still = residence.stopped && host.still(process);
   return state;

@@ -179,6 +179,16 @@ class Migrate(SoftGpuTest):
         shell.end()
         wait_for("the pools to be empty", lambda: all(self.gpu(gpu)["swap"]["pool_used_bytes"] == 0 for gpu in (0, 1)))
 
+    def test_a_program_that_reaches_from_one_gpu_to_the_other_finds_what_was_away(self):
+        """Nothing wakes the other GPU's process: its memory is needed there only."""
+        shell = self.on_gpus(2)
+        for way in (("migrate", shell.pid, "--gpu", "1,0"), ("suspend", shell.pid), ("migrate", shell.pid, "--gpu", "1,0")):
+            for here in (0, 1):
+                self.tessera(*way)
+                self.tessera("resume", shell.pid)
+                shell.ok("current", here)
+                self.assertEqual(shell.ok("compare", shell.memory[1 - here], self.WORD + 1 - here)["wrong"], 0)
+
     def test_a_program_on_three_gpus_goes_round(self):
         shell = self.on_gpus(3)
         for turn in range(1, 5):

@@ -339,7 +339,7 @@ def _moved(name, script, *arguments, module="torch", env=None, pause_s=0.4, limi
 
 _moved("torch_graph", "torch_train.py", "graph", "4000")
 _moved("torch_eager", "torch_train.py", "eager", "1500")
-_moved("torch_pipeline", "torch_pipeline.py", "1500", both=True)
+_moved("torch_pipeline", "torch_pipeline.py", "400", both=True)
 _moved("generate", "generate.py", "300", module="transformers")
 _moved("jax", "jax_train.py", "80", module="jax", env={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"})
 _moved("cupy", "cupy_math.py", "40", module="cupy", pause_s=0.1)
@@ -358,7 +358,10 @@ def exchange(bench):
         worker = Worker(bench, bench.start_inside(ticker(bench, memory=size, devices=2), vgpu=",".join(names)))
         worker.moves(60)
         took = []
-        for _ in range(4):
+        for _ in range(3):
+            bench.until(lambda: all(gpu["swap"]["pool_used_bytes"] == 0 and gpu["swap"]["pool_bytes"] >= size for gpu in _gpus(bench)),
+                        "host memory is there", 60)
+            time.sleep(1)  # what was used once goes, and is made anew
             for gpu in (0, 1):
                 _prepared(bench, size, gpu)
             took.append(_exchange(bench, names[0]))
@@ -367,7 +370,7 @@ def exchange(bench):
                 first = worker.count(device)
                 bench.until(lambda: worker.count(device) > first, f"it goes on on GPU {device}", 60)
         out = [bench.tessera.vgpu(name)["moved_out_bytes"] for name in names]
-        expect(min(out) >= 4 * size, f"the driver moved it: {out}")
+        expect(min(out) >= 3 * size, f"the driver moved it: {out}")
         worker.result(60)
         for gpu, used in enumerate(before):
             _emptied(bench, gpu, (used or 0) + GIB)

@@ -368,7 +368,8 @@ void ResidencyPass::SendAway(const PlannedProcess& process) {
 void ResidencyPass::LetRest(const PlannedProcess& process) {
   const ProcessResidence& its = *process.now;
   ProcessRecord& record = *process.record;
-  if (its.away || !its.stopped || its.thawed || its.moving != Moving::kNothing) return;
+  if (its.away || !its.stopped || (its.thawed && !its.keeps_peers) || its.moving != Moving::kNothing) return;
+  if (its.keeps_peers) return (void)Stop(process);
   const bool could_be_moved = its.Reachable(now_) && its.still;
   if (its.peers && !its.alone) return FreePeers(process, could_be_moved);
   if (state_.file > 0) {

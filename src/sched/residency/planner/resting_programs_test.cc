@@ -43,6 +43,28 @@ TEST_F(RestingProgramsTest, AProgramThatIsToBeAwayGivesAllUpAndDoesNotComeBackBe
   EXPECT_FALSE(Process(1).stopped || Process(1).parked);
 }
 
+// Its program on other GPUs would look for its memory in vain, and waits; so it does not rest as it came.
+TEST_F(RestingProgramsTest, WhoWasAwayIsSettledForItsPeers) {
+  Add(1, 20);
+  Process(1).peers = Process(1).away = true;
+  world_.Run(kSecond);
+  ASSERT_EQ(Out(1), 20u);
+  EXPECT_TRUE(Process(1).thawed && Process(1).keeps_peers);
+  Process(1).away = false;
+  world_.Run(kSecond);
+  EXPECT_TRUE(Process(1).alone && !Process(1).keeps_peers && !Process(1).unsafe);
+}
+
+TEST_F(RestingProgramsTest, WhoWasAwayAndHasNoPeersRestsAsItCame) {
+  Add(1, 20);
+  Process(1).away = true;
+  world_.Run(kSecond);
+  Process(1).away = false;
+  world_.Run(5 * kSecond);
+  EXPECT_TRUE(Process(1).thawed);
+  EXPECT_EQ(world_.Count(Kind::kStop, 1), 1u);
+}
+
 TEST_F(RestingProgramsTest, WhatWasParkedOnceIsParkedAgainAfterMoreHasGoneOut) {
   AddBusy(1, 20);
   Process(1).parked = true;  // nothing is out: it came so from another GPU
