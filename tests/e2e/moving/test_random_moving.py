@@ -5,9 +5,13 @@ $TESSERA_MOVING_STEPS: how many (100); $TESSERA_MOVING_SEED: which (another one 
 import os
 import random
 import signal
+import subprocess
 import unittest
 
-from moving import MIB, MovingTest, wait_for
+from moving import BIN, MIB, MovingTest, Shell, wait_for
+
+
+GANG = ("gang-0", "gang-1")  # vGPUs of one program
 
 
 class RandomMoving(MovingTest):
@@ -23,11 +27,24 @@ class RandomMoving(MovingTest):
         self.shells, self.tenants = {}, {}
 
     def start_one(self, name):
-        if name.startswith("shell"):
+        if name == "gang":
+            self.start_gang()
+        elif name.startswith("shell"):
             self.shells[name] = self.start_program(name, word=next(self.words))
         else:
             self.tenants[name] = self.tenant_in(name, "--kernel-us", 500, "--memory", "64M")
             self.tenants[name].makes_progress()
+
+    def start_gang(self):
+        """A program with memory on each GPU."""
+        shell = self.shells["gang"] = Shell(self.run_in(",".join(GANG), BIN / "driver_shell", stdin=subprocess.PIPE))
+        shell.ok("init")
+        shell.memory = []
+        for number in (0, 1):
+            shell.ok("context", number)
+            shell.ok("current", number)
+            word = next(self.words)
+            shell.memory.append((shell.filled(96 * MIB, word), word))
 
     def pid(self, name):
         return (self.shells.get(name) or self.tenants.get(name)).pid
@@ -36,32 +53,48 @@ class RandomMoving(MovingTest):
 
     def act_on(self, name, verb):
         """Begins; what cannot be now is refused."""
-        self.api("POST", f"/v1/vgpus/{name}/{verb}", {"to_bytes": 0} if verb == "evict" else {})
+        for vgpu in GANG if name == "gang" else (name,):
+            self.api("POST", f"/v1/vgpus/{vgpu}/{verb}", {"to_bytes": 0} if verb == "evict" else {})
 
     def migrate(self, name):
-        self.api("POST", f"/v1/vgpus/{name}/migrate", {"gpus": [str(self.random.randrange(2))]})
+        if name == "gang":
+            self.api("POST", f"/v1/processes/{self.pid(name)}/migrate", {"gpus": self.random.choice((["0", "1"], ["1", "0"]))})
+        else:
+            self.api("POST", f"/v1/vgpus/{name}/migrate", {"gpus": [str(self.random.randrange(2))]})
 
     def settle(self, name):
         """Brings it back, and lets it go on."""
         def is_back():
             self.act_on(name, "thaw")
             self.act_on(name, "resume")
-            return self.phase(self.pid(name)) == "none"
+            _, _, listed = self.api("GET", "/v1/processes")
+            its = [each for each in listed["processes"] if each["pid"] == self.pid(name)]
+            return len(its) == (2 if name == "gang" else 1) and all(each["vgpu"] and not each["suspension"] for each in its)
         wait_for(f"{name} to be back", is_back)
 
     def check(self, name):
         self.settle(name)
-        if name in self.shells:
+        if name == "gang":
+            self.reaches_all(self.shells[name])
+        elif name in self.shells:
             self.goes_on(self.shells[name])
         else:
             self.tenants[name].makes_progress()
+
+    def reaches_all(self, shell):
+        """From either GPU."""
+        for number in self.random.choice(((0, 1), (1, 0))):
+            shell.ok("current", number)
+            for memory, word in self.random.sample(shell.memory, 2):
+                self.assertEqual(shell.ok("compare", memory, word)["wrong"], 0)
 
     def kill(self, name):
         child = (self.shells.pop(name, None) or self.tenants.pop(name)).child
         child.kill()
         child.wait()
         self.act_on(name, "thaw")  # the vGPU
-        wait_for(f"{name} to be where it goes", lambda: self.vgpu(name)["migrating_to"] is None)
+        wait_for(f"{name} to be where it goes", lambda: all(self.vgpu(vgpu)["migrating_to"] is None
+                                                            for vgpu in (GANG if name == "gang" else (name,))))
         self.start_one(name)
 
     def kill_mover(self, _):
@@ -73,9 +106,12 @@ class RandomMoving(MovingTest):
         self.restart_daemon(self.random.choice((signal.SIGKILL, signal.SIGTERM)))  # programs come back to it meanwhile
 
     def test_nothing_is_lost(self):
-        names = ("shell-0", "shell-1", "shell-2", "tenant-0", "tenant-1")
+        names = ("shell-0", "shell-1", "tenant-0", "tenant-1", "gang")
+        for number, name in enumerate(GANG):
+            self.create(name, gpu=number)
         for name in names:
-            self.create(name)
+            if name != "gang":
+                self.create(name)
             self.start_one(name)
         operations = {
             "suspend": (8, lambda name: self.act_on(name, "suspend")),
