@@ -175,6 +175,6 @@ def hour(bench):
     if _predicted(plan):
         figure += f"; off the plan by at most {100 * worst['duty']:.1f} % of the duty, {100 * worst['p99_ms']:.1f} % of the p99"
     bench.tell(figure)
-    expect(moved > 0, f"nothing was swapped: {figure}")
+    expect(moved > 0 or choice.over <= 1, f"nothing was swapped: {figure}")
     expect(bench.soft or max(worst.values()) <= MOST_OFF, figure)
     return figure, {"rows": rows, "worst": worst}
