@@ -337,6 +337,7 @@ void ResidencyServer::OnSettled(Process& process, int error, Nanos now) {
   Residence& residence = process.residence;
   const bool left = residence.comes_at_once || host_.has_left(process);  // that cannot be held, and host memory can
   if (error == EOPNOTSUPP && !left) return NoteNoHostMemory(process);
+  residence.comes_at_once |= error == EOPNOTSUPP;  // others may wait for its addresses
   if (error != 0 && error != EOPNOTSUPP && error != residence.settle_error)
     log::Error("process {}: {}; it stays stopped", process.pid, WhyNotSettled(error));
   residence.settle_error = error;

@@ -206,7 +206,8 @@ class MigrationLoss(MovingTest):
         shell.end()
         self.tessera("vgpu", "rm", "neighbour")
 
-    def test_a_daemon_killed_while_vgpus_change_their_gpus_exchanges_nothing_else(self):
+    def on_two_gpus(self):
+        """A program with memory on both."""
         for gpu in (0, 1):
             self.create(f"v{gpu}", gpu=gpu)
         shell = Shell(self.run_in("v0,v1", BIN / "driver_shell", stdin=subprocess.PIPE))
@@ -216,6 +217,22 @@ class MigrationLoss(MovingTest):
             shell.ok("context", gpu)
             shell.ok("current", gpu)
             memory[gpu] = shell.filled(self.SIZE * (gpu + 1), self.WORD + gpu)
+        return shell, memory
+
+    def test_a_mover_killed_while_a_program_is_away_keeps_none_of_its_gpus_waiting(self):
+        """Its memory on one of them is needed by the other one's work only, and was on its way to host memory."""
+        self.restart_daemon(fault="mover.relocated")
+        shell, memory = self.on_two_gpus()
+        for here in (0, 1):
+            self.tessera("suspend", shell.pid)
+            self.tessera("resume", shell.pid)
+            shell.ok("current", here)
+            self.assertEqual(shell.ok("compare", memory[1 - here], self.WORD + 1 - here)["wrong"], 0)
+        self.assertEqual(self.daemon_log().count("the mover ended"), 2)
+        self.ends(shell)
+
+    def test_a_daemon_killed_while_vgpus_change_their_gpus_exchanges_nothing_else(self):
+        shell, memory = self.on_two_gpus()
         charged = [self.vgpu(f"v{gpu}")["memory_current_bytes"] for gpu in (0, 1)]
         self.assertLess(*charged)
         for step in ("given", "moved", "recorded"):

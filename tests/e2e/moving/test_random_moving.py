@@ -45,6 +45,7 @@ class RandomMoving(MovingTest):
             shell.ok("current", number)
             word = next(self.words)
             shell.memory.append((shell.filled(96 * MIB, word), word))
+            shell.ok("sync")  # it is looked at from the other GPU, too
 
     def pid(self, name):
         return (self.shells.get(name) or self.tenants.get(name)).pid
