@@ -391,6 +391,24 @@ class TesseraTest(unittest.TestCase):
         shell.ok("context")
         return shell
 
+    def shell_on_all(self, vgpus, sizes, words):
+        """A program with a context, and `memory` full of words, on the GPU of each of these vGPUs."""
+        shell = self.shell_in(",".join(vgpus))
+        shell.ok("init")
+        shell.memory = []
+        for number, (size, word) in enumerate(zip(sizes, words)):
+            shell.ok("context", number)
+            shell.ok("current", number)
+            shell.memory.append((shell.filled(size, word), word))
+            shell.ok("sync")  # others may look at it from their GPUs
+        return shell
+
+    def expect_words(self, shell, number, on=None):
+        """In the memory with this number, as it is seen from its GPU, or from the context `on`."""
+        shell.ok("current", number if on is None else on)
+        memory, word = shell.memory[number]
+        self.assertEqual(shell.ok("compare", memory, word)["wrong"], 0)
+
     def tenant_in(self, vgpu, *flags):
         return Tenant(self.run_in(vgpu, TENANT, *flags))
 

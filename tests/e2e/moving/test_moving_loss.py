@@ -2,10 +2,9 @@
 import os
 import pathlib
 import signal
-import subprocess
 import unittest
 
-from moving import BIN, MIB, MovingTest, Shell, wait_for
+from moving import MIB, MovingTest, wait_for
 
 CHUNK = 64 * MIB  # of memory that is moved, and of the pools
 
@@ -210,44 +209,34 @@ class MigrationLoss(MovingTest):
         """A program with memory on both."""
         for gpu in (0, 1):
             self.create(f"v{gpu}", gpu=gpu)
-        shell = Shell(self.run_in("v0,v1", BIN / "driver_shell", stdin=subprocess.PIPE))
-        shell.ok("init")
-        memory = {}
-        for gpu in (0, 1):
-            shell.ok("context", gpu)
-            shell.ok("current", gpu)
-            memory[gpu] = shell.filled(self.SIZE * (gpu + 1), self.WORD + gpu)
-        return shell, memory
+        return self.shell_on_all(("v0", "v1"), (self.SIZE, 2 * self.SIZE), (self.WORD, self.WORD + 1))
 
     def test_a_mover_killed_while_a_program_is_away_keeps_none_of_its_gpus_waiting(self):
         """Its memory on one of them is needed by the other one's work only, and was on its way to host memory."""
         self.restart_daemon(fault="mover.relocated")
-        shell, memory = self.on_two_gpus()
+        shell = self.on_two_gpus()
         for here in (0, 1):
             self.tessera("suspend", shell.pid)
             self.tessera("resume", shell.pid)
-            shell.ok("current", here)
-            self.assertEqual(shell.ok("compare", memory[1 - here], self.WORD + 1 - here)["wrong"], 0)
+            self.expect_words(shell, 1 - here, on=here)
         self.assertEqual(self.daemon_log().count("the mover ended"), 2)
         self.ends(shell)
 
     def test_a_daemon_killed_while_vgpus_change_their_gpus_exchanges_nothing_else(self):
-        shell, memory = self.on_two_gpus()
+        shell = self.on_two_gpus()
         charged = [self.vgpu(f"v{gpu}")["memory_current_bytes"] for gpu in (0, 1)]
         self.assertLess(*charged)
         for step in ("given", "moved", "recorded"):
             with self.subTest(step):
                 self.restart_daemon(fault=f"migration.{step}")
                 self.await_phase(shell.pid, "none")
-                homes = [self.vgpu(f"v{gpu}")["gpu"] for gpu in (0, 1)]
-                self.tessera("migrate", shell.pid, "--gpu", f"{homes[1]},{homes[0]}", check=False)
+                self.tessera("migrate", shell.pid, "--gpu", "1,0", check=False)
                 self.daemon.wait()
                 self.start_with_fault(None)
                 self.await_phase(shell.pid, "none")
                 self.assertEqual([self.vgpu(f"v{gpu}")["memory_current_bytes"] for gpu in (0, 1)], charged)
                 for gpu in (0, 1):
-                    shell.ok("current", gpu)
-                    self.assertEqual(shell.ok("compare", memory[gpu], self.WORD + gpu)["wrong"], 0)
+                    self.expect_words(shell, gpu)
         self.ends(shell)
 
     def test_a_program_that_has_not_come_back_to_the_next_daemon_is_not_left_behind(self):
