@@ -94,10 +94,15 @@ std::vector<std::string> Split(const std::string& text) {
 }  // namespace
 
 void PrintMoves(const Json& migration, const char* verb) {
-  for (const Json& move : Field(migration, "moves"))
-    std::printf("vGPU %s %s from GPU %llu to GPU %llu\n", TextField(move, "vgpu").c_str(), verb,
-                static_cast<unsigned long long>(IntegerField(move, "from")),
-                static_cast<unsigned long long>(IntegerField(move, "to")));
+  for (const Json& move : Field(migration, "moves")) {
+    const unsigned long long from = IntegerField(move, "from"), to = IntegerField(move, "to");
+    const std::string vgpu = TextField(move, "vgpu");
+    if (from == to) {
+      std::printf("vGPU %s stays on GPU %llu\n", vgpu.c_str(), to);
+    } else {
+      std::printf("vGPU %s %s from GPU %llu to GPU %llu\n", vgpu.c_str(), verb, from, to);
+    }
+  }
 }
 
 void PrintCosts(const Json& migration) {

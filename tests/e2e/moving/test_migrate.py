@@ -264,7 +264,8 @@ class Migrate(SoftGpuTest):
     def test_to_where_it_is_nothing_moves(self):
         self.create("team", gpu="0")
         shell = self.shell_with_context("team")
-        self.tessera("migrate", "team", "--gpu", "0")
+        for words in ((), ("--dry-run",)):
+            self.assertIn("vGPU team stays on GPU 0", self.tessera("migrate", "team", "--gpu", "0", *words).stdout)
         self.assertNotIn("suspended", self.daemon_log())
         shell.ok("launch", 1)
 
