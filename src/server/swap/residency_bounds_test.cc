@@ -50,6 +50,20 @@ TEST_F(ResidencyBounds, OneThatMayNotBeMovedTakesNoTurns) {
   EXPECT_NE(why.find("512 MiB of 256 MiB"), std::string::npos) << why;  // eight chunks of the four that it leaves
 }
 
+// Memory in place is copied to new memory, and is free after that.
+TEST_F(ResidencyBounds, WhatLiesInPlaceGoesOnWhereThereIsNoRoomForItTwice) {
+  Member& member = Idle(2);
+  EXPECT_TRUE(residency_.Push(member.process, 2 * kChunk, MonotonicNow()));
+  EXPECT_EQ(CarryAll(), 2u);
+  member.process.gate.state = State::kRunning;
+  Look();
+  ASSERT_EQ(orders_.size(), 1u);
+  ASSERT_EQ(orders_[0].type, MoverType::kLoad);
+  NotingMover::relocates = 0;
+  Hear({.type = MoverType::kLoaded, .error = ENOMEM, .program = orders_[0].program, .bytes = 2 * kChunk});
+  EXPECT_EQ(NotingMover::relocates, 1);
+}
+
 TEST_F(ResidencyBounds, FiguresAreOfNow) {
   Member& first = Idle(8);
   EXPECT_EQ(Figures().decision, "all that is in use fits: 512 MiB of 640 MiB");

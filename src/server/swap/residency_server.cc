@@ -347,13 +347,12 @@ void ResidencyServer::OnSettled(Process& process, int error, Nanos now) {
 
 void ResidencyServer::OnFailure(Process& process, const wire::MoverMessage& message, Nanos now) {
   Residence& residence = process.residence;
-  const bool out = message.type == wire::MoverType::kEvicted;
-  const bool full = out && message.error == ENOMEM;
+  const bool out = message.type == wire::MoverType::kEvicted, none = message.error == ENOMEM, full = out && none;
   if (out) residence.evict_error = message.error;
   bool comes_free = false;  // by what is brought in, any moment
   ForEach([&](const Process& each) { comes_free |= each.residence.moves.Doing() == Moving::kIn; });
   // So do slots of the GPU's memory, whose content is in.
-  const bool frees = !out && message.error == ENOMEM && residence.comes_at_once && now - last_moved_ < kMostFreeing;
+  const bool frees = !out && none && residence.comes_at_once && now - last_moved_ < kMostFreeing;
   if (frees || (full && comes_free)) {
     residence.stuck_until = now + kSlotSoon;
     return;
@@ -361,6 +360,7 @@ void ResidencyServer::OnFailure(Process& process, const wire::MoverMessage& mess
   residence.stuck_until = now + kStuck;
   if (message.type == wire::MoverType::kSettled || message.type == wire::MoverType::kParked) return;
   if (full) pool_full_until_ = now + kPoolFull;
+  if (none && !out) link_.Order(process, wire::MoverType::kRelocate);  // what lies in place takes its room twice
   log::Warn("process {}: {} of its memory could not be moved: {}", process.pid, FormatSize(message.bytes),
             std::string(strerror(message.error)));
 }

@@ -23,6 +23,8 @@ class NotingMover : public Mover {
     std::uint64_t chunks = 0;
   };
 
+  inline static int relocates = 0;  // kRelocate was heard so often
+
   NotingMover(std::vector<Ordered>& orders, std::map<wire::MoverType, wire::MoverMessage>& pool)
       : orders_(orders), pool_(pool) {}
   bool Send(const wire::MoverMessage& message, int) override {
@@ -31,6 +33,7 @@ class NotingMover : public Mover {
     if (message.type == wire::MoverType::kEvict || message.type == wire::MoverType::kLoad ||
         message.type == wire::MoverType::kSettle)
       orders_.push_back({message.type, message.program, message.bytes / wire::kChunkBytes});
+    relocates += message.type == wire::MoverType::kRelocate ? 1 : 0;
     return true;
   }
   pid_t Pid() const override { return 1; }
