@@ -67,7 +67,7 @@ class MoverLends : public testing::Test {
     std::erase_if(lent, [](const auto& entry) { return entry.key == 0 || !entry.Has(wire::SwapEntry::kShared); });
     return lent;
   }
-  // What lies on a GPU does so on the other pool's side.
+  // Memory of a GPU is marked as the other pool's.
   void HandOver(TestMover& from, TestMover& to) {
     constexpr std::uint32_t kOnTheOther = wire::SwapEntry::kTransit | 1U << wire::SwapEntry::kGpuShift;
     from.Send({.type = MoverType::kLend, .bytes = static_cast<std::uint64_t>(program_.pid)});

@@ -24,9 +24,9 @@ class Watchdog {
   using OpenControl = std::function<Result<std::unique_ptr<Control>>()>;
 
   // Forks: call it before there are threads. `open` is called in the child only, which has none of this process's files
-  // but stderr and `kept` (may be empty): a lock that is held until the last thaw. Whoever waits
-  // for the lock touches it, and thaws those that cannot go on yet. The daemon hangs when it has not
-  // called Beat for `timeout`.
+  // but stderr and `kept` (may be empty): a lock that is held until the last thaw. The next
+  // daemon, which waits for the lock, touches it, and thaws those that cannot go on yet. The daemon hangs when it has
+  // not called Beat for `timeout`.
   static Result<std::unique_ptr<Watchdog>> Start(OpenControl open, Nanos timeout = 5 * kSecond, UniqueFd kept = {});
 
   // The child thaws what is still noted, and ends. Waits for that, ten seconds at most for processes that cannot go on.

@@ -4,7 +4,7 @@
 
 namespace tessera::mover {
 
-// One that is shared goes to no other program anyway. It may come back by the other pool.
+// A shared slot never goes to another program, and may come back by the other pool: its place in the table is cleared.
 void SlotClaims::Abandon(pid_t owner) {
   for (const Slot slot : table_.Abandon(owner))
     std::as_const(table_)[slot].Has(KeyTable::Entry::kShared) ? pool_.GiveBack(slot) : pool_.GiveUp(slot);

@@ -253,7 +253,7 @@ Result<void> Migration::GiveNext() {
     if (auto whole = went_back_ ? Result<void>() : CheckWhole(*vgpu); !whole) return whole;
     const auto process = std::ranges::find(vgpu->processes, pid, &Process::pid);
     if (process == vgpu->processes.end() || (*process)->residence.Swapped() == 0) continue;
-    // What came from another GPU just now, where its program exchanges GPUs.
+    // Slots that came to this GPU just now: a program may exchange its GPUs.
     std::set<std::uint64_t> came;
     for (const auto& given : given_) came.merge(given->Numbers());
     gives_ = true;

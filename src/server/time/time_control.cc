@@ -192,7 +192,8 @@ void TimeControl::Sampled(Process& process, bool works, Nanos since, Nanos now) 
   SetTimer();
 }
 
-// One that was away has lost its channels, and with them what was known of its work. It says once that it waits.
+// A process that was away has lost its channels, and the daemon does not know any more that it works. It says once that
+// it waits.
 void TimeControl::Hold(Process& process, Nanos now) {
   if (!process.MustStand() && process.gate.state == GateRecord::State::kWanting) Begins(process, now);
   if (process.gate.held != process.MustStand()) server_->Hold(process.gate, process.MustStand(), now);

@@ -34,6 +34,14 @@ def _where(bench):
     return (0, 1) if len(_gpus(bench)) > 1 else (0, 0)
 
 
+def _both(bench):
+    """The two GPUs between which programs go; Skipped where there is one."""
+    home, target = _where(bench)
+    if home == target:
+        raise Skipped("one GPU (nvidia-h200-x2 has two)")
+    return home, target
+
+
 def _pool(bench, size):
     """A configuration with host memory for so much on each GPU, of which they have equal parts."""
     most = free_ram() - (GIB if bench.soft else 16 * GIB)
@@ -270,8 +278,7 @@ def driver_alone(bench):
 def peer_memory(bench):
     """What programs without Tessera can do with memory of another GPU: whether and how fast one GPU's mover can write to
     memory that the other's has made."""
-    if len(_gpus(bench)) < 2:
-        raise Skipped("one GPU (nvidia-h200-x2 has two)")
+    _both(bench)
     done = must_succeed(bench.native([bench.builder.program("peer_memory.cc"), "4"], limit_s=80), "peer_memory")
     return "; ".join(done.out.strip().splitlines()), done.out
 
@@ -313,8 +320,8 @@ class _Mover(threading.Thread):
 def _moved(name, script, *arguments, module="torch", env=None, pause_s=0.4, limit_s=150, both=False):
     def body(bench):
         need(module)
-        if both and len(_gpus(bench)) < 2:
-            raise Skipped("one GPU (nvidia-h200-x2 has two)")
+        if both:
+            _both(bench)
         argv = [sys.executable, FOLDER / script, *arguments]
         caches = bench.folder / f"moving-{name}"
         own = {**DETERMINISTIC, **(env or {}), "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
@@ -348,8 +355,7 @@ _moved("cupy", "cupy_math.py", "40", module="cupy", pause_s=0.1)
 @moving(soft=True, limit_s=200)
 def exchange(bench):
     """A program with memory on both GPUs, which change places for it, again and again."""
-    if len(_gpus(bench)) < 2:
-        raise Skipped("one GPU (nvidia-h200-x2 has two)")
+    _both(bench)
     size = 256 * MIB if bench.soft else int(float(bench.options.get("moving.exchange_gib", 16)) * GIB)
     with bench.daemon(_pool(bench, size * 5 // 4)):
         before, names = [_used(gpu) for gpu in (0, 1)], ("hw-exchange-0", "hw-exchange-1")
@@ -583,9 +589,7 @@ def _killed(bench, pool, way, step, target):
 @moving(soft=True, limit_s=150)
 def suspended_again(bench):
     """A program that has gone to another GPU directly is suspended before its memory has come in: nothing stays on either GPU."""
-    home, target = _where(bench)
-    if home == target:
-        raise Skipped("one GPU (nvidia-h200-x2 has two)")
+    home, target = _both(bench)
     size = 512 * MIB if bench.soft else 8 * GIB
     with bench.daemon(_pool(bench, size * 5 // 4)):
         before = [_used(gpu) for gpu in (0, 1)]
@@ -609,8 +613,7 @@ def suspended_again(bench):
 def kills(bench):
     """Daemon, mover or checkpoint program are killed at each step of programs' ways out and back: all results are right, no
     memory stays taken."""
-    if len(_gpus(bench)) < 2:
-        raise Skipped("one GPU (nvidia-h200-x2 has two)")
+    _both(bench)
     pool = _pool(bench, (512 * MIB if bench.soft else 8 * GIB))
     ways = [(way, step) for way, steps in KILLS for step in steps.split()]
     ways += [(way, f"checkpoint {after}") for way in ("migrate", "suspend") for after in (0.0, 0.05, 0.2, 0.5)]
@@ -633,9 +636,7 @@ def kills(bench):
 @moving(soft=True, limit_s=150)
 def drain(bench):
     """Eight programs leave a GPU that is drained."""
-    home, target = _where(bench)
-    if home == target:
-        raise Skipped("one GPU (nvidia-h200-x2 has two)")
+    home, target = _both(bench)
     size = 32 * MIB if bench.soft else 2 * GIB
     running = []
     for number in range(8):
