@@ -7,81 +7,10 @@
 #include <tuple>
 #include <utility>
 
-#include "base/size.h"
+#include "sched/packing/town.h"
 
 namespace tessera::sched {
 namespace {
-
-std::uint64_t LeftOf(std::uint64_t whole, std::uint64_t used) { return whole - std::min(whole, used); }
-
-// What a vGPU takes of the place for memory, wherever that is.
-std::uint64_t ClaimOf(const Dweller& dweller) { return std::max(dweller.needs.memory, dweller.held); }
-
-// The GPUs, and what is on each while vGPUs are moved in thought.
-class Town {
- public:
-  Town(const std::vector<Home>& homes, const std::vector<Dweller>& dwellers) : homes_(homes), used_(homes.size()) {
-    for (const Dweller& dweller : dwellers) Add(dweller, dweller.home);
-  }
-
-  void Add(const Dweller& dweller, std::size_t home) {
-    Used& used = used_[home];
-    used.promised += dweller.needs.memory;
-    used.claimed += ClaimOf(dweller);
-    used.resident += dweller.needs.resident;
-    if (dweller.needs.space.empty()) {
-      used.alone += dweller.needs.claim.time;
-      return;
-    }
-    const auto known = std::ranges::find_if(used.spaces, [&](const Space& space) {
-      return space.owner == dweller.needs.owner && space.name == dweller.needs.space;
-    });
-    Space& space = known != used.spaces.end()
-                       ? *known
-                       : used.spaces.emplace_back(Space{.owner = dweller.needs.owner, .name = dweller.needs.space});
-    space.members.push_back(dweller.needs.claim);
-  }
-
-  // One that is in no space.
-  void Remove(const Dweller& dweller, std::size_t home) {
-    Used& used = used_[home];
-    used.promised -= dweller.needs.memory;
-    used.claimed -= ClaimOf(dweller);
-    used.resident -= dweller.needs.resident;
-    used.alone -= dweller.needs.claim.time;
-  }
-
-  std::uint64_t PlaceLeft(std::size_t home) const { return LeftOf(homes_[home].place, used_[home].claimed); }
-
-  // The rooms of all GPUs for one that was promised so much memory, and claims so much of their places.
-  std::vector<GpuRoom> RoomsFor(std::uint64_t promise, std::uint64_t claim) const {
-    std::vector<GpuRoom> rooms;
-    for (std::size_t home = 0; home < homes_.size(); ++home) rooms.push_back(RoomFor(promise, claim, home));
-    return rooms;
-  }
-
-  GpuRoom RoomFor(std::uint64_t promise, std::uint64_t claim, std::size_t home) const {
-    const Used& used = used_[home];
-    GpuRoom room{.unusable = homes_[home].unusable,
-                 .spaces = used.spaces,
-                 .alone = used.alone,
-                 .memory_left = LeftOf(homes_[home].memory, used.promised),
-                 .resident_left = LeftOf(homes_[home].resident, used.resident)};
-    if (room.unusable.empty() && promise <= room.memory_left && claim > PlaceLeft(home))
-      room.unusable =
-          "its memory, " + FormatSize(claim) + ", has no place: " + FormatSize(PlaceLeft(home)) + " are left";
-    return room;
-  }
-
- private:
-  struct Used {
-    std::vector<Space> spaces;
-    Part alone = 0;
-    std::uint64_t promised = 0, claimed = 0, resident = 0;
-  };
-  const std::vector<Home>& homes_;
-  std::vector<Used> used_;
-};
 
 // The vGPUs of one group that are on a GPU which they are to leave, and what is known of the whole group.
 struct Party {

@@ -41,6 +41,7 @@ struct Config {
   sched::ResidencyConfig residency;         // turn.min_ms, turn.max_ms, swap.on_host_s
   bool drain_on_xid = false;                // drain.on_xid: a fault of the GPU itself drains it
   bool rebalance_auto = false;              // rebalance.auto: vGPUs move to make room for a new one
+  bool rebalance_load = false;              // rebalance.load: vGPUs leave GPUs that are asked for too much time
   bool files = true;                        // files.enabled: the tree of files in <run-dir>/fs
   std::string api_group = "tessera";        // api.group: the group of operators, besides root
   bool access_users = true;                 // access.users: other users may use API and files for what is theirs

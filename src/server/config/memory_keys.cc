@@ -201,6 +201,13 @@ std::vector<ConfigKey> MemoryKeys() {
            "refused. Its maker waits for that, 20 s at most",
        .live = true,
        .set = OnOff(&Config::rebalance_auto)},
+      {.name = "rebalance.load",
+       .standard = "false",
+       .values = "true or false",
+       .meaning = "whether vGPUs move from a GPU that is asked for more time than it has to one that has time to spare "
+                  "([by load](../migration.md#by-load))",
+       .live = true,
+       .set = OnOff(&Config::rebalance_load)},
   };
 }
 

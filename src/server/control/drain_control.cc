@@ -58,7 +58,7 @@ Result<RehomingReport> DrainControl::Drain(const std::string& gpu, bool dry) {
   auto report = OnLoop([this, gpu, dry](Nanos now) -> Result<RehomingReport> {
     const auto index = Named(gpu);
     if (!index) return std::unexpected(index.error());
-    Drains& drains = control_.daemon_.Draining();
+    Drains& drains = control_.daemon_.Moves().drains;
     const RehomingReport planned = Report(drains.Plan(*index), *index);  // before what is at once is done
     if (!dry) drains.Begin(*index, "", now);
     return planned;
@@ -71,7 +71,7 @@ Result<void> DrainControl::Undrain(const std::string& gpu) {
   auto done = OnLoop([this, gpu](Nanos now) -> Result<void> {
     const auto index = Named(gpu);
     if (!index) return std::unexpected(index.error());
-    control_.daemon_.Draining().End(*index, now);
+    control_.daemon_.Moves().drains.End(*index, now);
     return {};
   });
   if (done) control_.daemon_.AwaitSaved();
@@ -96,10 +96,10 @@ Result<RehomingReport> DrainControl::MakeRoom(const VGpuRequest& request, bool d
     if (auto ok = ApplyFigures(request, any.Info().memory_total, any.Swaps(), asked); !ok)
       return std::unexpected(ok.error());
     asked.uid = control_.caller_.uid;
-    const auto plan = control_.daemon_.Draining().PlanRoom(NewcomerOf(asked));
+    const auto plan = control_.daemon_.Moves().drains.PlanRoom(NewcomerOf(asked));
     if (!plan) return std::unexpected(plan.error());
     RehomingReport report = Report(*plan, plan->room_on);
-    if (!dry) control_.daemon_.Draining().Move(*plan, now);
+    if (!dry) control_.daemon_.Moves().drains.Move(*plan, now);
     return report;
   });
 }
@@ -115,14 +115,14 @@ std::vector<VgpuId> DrainControl::BeginRoomFor(const VGpuRequest& request, Nanos
   VGpuSpec asked{.name = request.name.value_or(""), .uid = control_.caller_.uid};
   if (!ApplyFigures(request, any.Info().memory_total, any.Swaps(), asked)) return {};
   if (!control_.WithinQuota(request)(asked, nullptr)) return {};
-  const auto plan = daemon.Draining().PlanRoom(NewcomerOf(asked));
+  const auto plan = daemon.Moves().drains.PlanRoom(NewcomerOf(asked));
   if (!plan) return {};
   std::vector<VgpuId> moving;
   for (const auto& together : plan->moves) {
     for (const VGpuMove& move : together) moving.push_back(move.vgpu);
   }
   if (!moving.empty()) log::Info("room is made for a vGPU of user {}: {} vGPUs move", asked.uid, moving.size());
-  daemon.Draining().Move(*plan, now);
+  daemon.Moves().drains.Move(*plan, now);
   return moving;
 }
 
@@ -131,8 +131,8 @@ bool DrainControl::AwaitMoves(const std::vector<VgpuId>& vgpus) const {
   constexpr std::chrono::milliseconds kLookEvery(10);
   for (const Nanos end = MonotonicNow() + kMostWait; MonotonicNow() < end;) {
     const auto moving = control_.loop_.Call([&] {
-      return std::ranges::any_of(vgpus,
-                                 [&](VgpuId vgpu) { return control_.daemon_.Draining().TargetOf(vgpu).has_value(); });
+      return std::ranges::any_of(
+          vgpus, [&](VgpuId vgpu) { return control_.daemon_.Moves().queue.TargetOf(vgpu).has_value(); });
     });
     if (!moving) return false;
     if (!*moving) return true;

@@ -9,16 +9,9 @@
 
 #include "base/text/counted.h"
 #include "server/gpu/gpu_choice.h"
+#include "server/migration/move_estimate.h"
 
 namespace tessera::server {
-namespace {
-
-// Bytes a second, of an H200 (docs/hardware-log.md): what the mover brings out and in, what the driver saves and
-// restores; and the time that the driver needs for a program without memory.
-constexpr double kMoved = 50e9, kSaved = 2e9, kRestored = 5.6e9, kAlone = 0.5;
-
-}  // namespace
-
 template <typename Task>
 std::invoke_result_t<Task, Nanos> SuspensionControl::OnLoop(Task task) {
   auto answer = control_.loop_.Call([this, task = std::move(task)] {
@@ -49,7 +42,7 @@ Result<std::vector<SuspensionReport>> SuspensionControl::Suspend(const Control::
     if (!pids) return std::unexpected(pids.error());
     Suspensions& suspensions = control_.daemon_.Suspended();
     for (const pid_t pid : *pids) {
-      if (control_.daemon_.Migrating().Carries(pid))
+      if (control_.daemon_.Moves().migrations.Carries(pid))
         return Fail(EBUSY, fmt::format("process {} is on its way to another GPU", pid), "wait until it is there");
       if (auto may = suspensions.Check(pid, to); !may) return std::unexpected(may.error());  // all of them, or none
     }
@@ -70,7 +63,7 @@ Result<std::vector<SuspensionReport>> SuspensionControl::Resume(const Control::S
     if (!pids) return std::unexpected(pids.error());
     std::vector<SuspensionReport> reports;
     for (const pid_t pid : *pids) {
-      if (!control_.daemon_.Migrating().BringBack(pid, now)) control_.daemon_.Suspended().Resume(pid, now);
+      if (!control_.daemon_.Moves().migrations.BringBack(pid, now)) control_.daemon_.Suspended().Resume(pid, now);
       const Suspension* suspension = control_.daemon_.Suspended().Find(pid);
       reports.push_back({pid, NameOf(suspension ? suspension->Phase() : SuspensionPhase::kNone)});
     }
@@ -123,22 +116,18 @@ Result<std::vector<VGpuMove>> SuspensionControl::MovesOf(const Control::Subject&
 
 MigrationReport ReportMigration(Daemon& daemon, const std::vector<VGpuMove>& moves, std::size_t rounds) {
   MigrationReport report;
+  MoveEstimate estimate;
   std::set<pid_t> pids;
   for (const VGpuMove& move : moves) {
     const VGpu& vgpu = *daemon.VGpus().Find(move.vgpu);
     report.moves.push_back({vgpu.spec.name, vgpu.gpu, move.to});
-    const Placement& placement = daemon.Gpus()[vgpu.gpu]->Placement();
-    for (const Process* process : vgpu.processes) {
-      pids.insert(process->pid);
-      const std::uint64_t pinned = placement.PinnedBytes(*process), resident = placement.ResidentBytes(*process);
-      report.moved += resident - std::min(resident, pinned);
-      report.saved += pinned;
-    }
+    estimate.Add(daemon.Gpus()[vgpu.gpu]->Placement(), vgpu);
+    for (const Process* process : vgpu.processes) pids.insert(process->pid);
   }
   report.pids.assign(pids.begin(), pids.end());
-  const auto moved = static_cast<double>(report.moved), saved = static_cast<double>(report.saved);
-  const double alone = kAlone * static_cast<double>(rounds);
-  report.seconds = pids.empty() ? 0 : alone + 2 * moved / kMoved + saved / kSaved + saved / kRestored;
+  report.moved = estimate.moved;
+  report.saved = estimate.saved;
+  report.seconds = estimate.Seconds(pids.empty() ? 0 : rounds);
   return report;
 }
 
@@ -147,7 +136,7 @@ Result<MigrationReport> SuspensionControl::Migrate(const Control::Subject& subje
   return OnLoop([this, subject, gpus, dry](Nanos now) -> Result<MigrationReport> {
     const auto moves = MovesOf(subject, gpus);
     if (!moves) return std::unexpected(moves.error());
-    Migrations& migrations = control_.daemon_.Migrating();
+    Migrations& migrations = control_.daemon_.Moves().migrations;
     if (auto may = migrations.Check(*moves); !may) return std::unexpected(may.error());
     MigrationReport report = ReportMigration(control_.daemon_, *moves);
     const bool stays = std::ranges::all_of(report.moves, [](const auto& move) { return move.from == move.to; });

@@ -123,17 +123,17 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   daemon->suspensions_ =
       std::make_unique<Suspensions>(loop, daemon->gpus_, *daemon->suspended_files_,
                                     [&loop, soft = daemon->driver_->IsSoft()] { return MakeCheckpointer(loop, soft); });
-  daemon->migrations_ = std::make_unique<Migrations>(
+  daemon->moves_ = std::make_unique<VGpuMoves>(
       loop, *daemon->table_, daemon->gpus_, *daemon->suspensions_,
       Migration::Means{.give = [giver = &daemon->giver_](
                                    const Process& process, GpuServer& from, GpuServer& to, auto but,
                                    auto done) { giver->Give(process, from, to, std::move(but), std::move(done)); },
-                       .save = [self = daemon.get()] { return self->files_.Written(); }});
-  daemon->stray_slots_ = MakeStraySlots(loop, daemon->gpus_, *daemon->migrations_);
+                       .save = [self = daemon.get()] { return self->files_.Written(); }},
+      [self = daemon.get()] { self->VGpusChanged(); });
+  daemon->moves_->balancer.Configure(daemon->setup_.config.rebalance_load, MonotonicNow());
+  daemon->stray_slots_ = MakeStraySlots(loop, daemon->gpus_, daemon->moves_->migrations);
   daemon->idle_suspension_ = std::make_unique<IdleSuspension>(loop, daemon->gpus_, *daemon->suspensions_,
-                                                              *daemon->migrations_, daemon->setup_.config);
-  daemon->drains_ = std::make_unique<Drains>(loop, *daemon->table_, daemon->gpus_, *daemon->suspensions_,
-                                             *daemon->migrations_, [self = daemon.get()] { self->VGpusChanged(); });
+                                                              daemon->moves_->migrations, daemon->setup_.config);
   daemon->quotas_ = std::make_unique<QuotaKeeper>(daemon->setup_.config.quotas, *daemon->table_, daemon->gpus_);
   daemon->guests_ =
       std::make_unique<GuestServer>(loop, *daemon->table_, daemon->gpus_, daemon->channels_, daemon->bounds_,
@@ -154,7 +154,7 @@ Result<std::unique_ptr<Daemon>> Daemon::Start(EventLoop& loop, std::unique_ptr<G
   (void)daemon->DeclareVGpus(MonotonicNow());
   daemon->restoring_ = false;
   daemon->spaces_->EndLeftOvers();
-  if (!daemon->table_->Saved().empty() || daemon->spaces_->Any() || !daemon->drains_->Marked().empty())
+  if (!daemon->table_->Saved().empty() || daemon->spaces_->Any() || !daemon->moves_->drains.Marked().empty())
     daemon->files_.Changed();
   if (daemon->setup_.watch) daemon->guests_->Watch().Start();
   daemon->kernel_gate_->TakeOver(MonotonicNow());
@@ -244,7 +244,7 @@ void Daemon::NoteFault(const GpuFault& fault, Nanos now) {
   if (fault.gpu < gpus_.size()) {
     gpus_[fault.gpu]->Health().Note(fault, now);
     if (setup_.config.drain_on_xid && !fault.ByProgram() && !gpus_[fault.gpu]->Health().Draining())
-      drains_->Begin(fault.gpu, fault.Text(), now);
+      moves_->drains.Begin(fault.gpu, fault.Text(), now);
   }
   spaces_->Tick();  // it may be a space's program
 }
@@ -263,6 +263,7 @@ Result<std::vector<ConfigChange>> Daemon::Reload(const Config& read, Nanos now) 
     if ((any("turn.") || any("swap.on_host")) && gpu->Swaps()) gpu->Residency().Configure(setup_.config.residency);
   }
   if (any("turn.")) gangs_.Configure();
+  if (any("rebalance.")) moves_->balancer.Configure(setup_.config.rebalance_load, now);
   if (any("suspend.idle")) idle_suspension_->Configure(setup_.config, now);
   if (auto errors = DeclareVGpus(now); !errors.empty()) return std::unexpected(errors.front());
   return changes;
@@ -321,7 +322,7 @@ GpuServer::Hooks Daemon::HooksOfGpu() {
             sm_orders_.Give(table_->All(), MonotonicNow());
           },
       .looked = [this] { gangs_.MarkTimeDue(); },
-      .memory_looked = [this] { RestMovers(gpus_, left_memory_, migrations_ && migrations_->Any()); }};
+      .memory_looked = [this] { RestMovers(gpus_, left_memory_, moves_ && moves_->migrations.Any()); }};
 }
 
 void Daemon::RestoreVGpus(Nanos now) {
@@ -333,7 +334,7 @@ void Daemon::RestoreVGpus(Nanos now) {
     if (restored || restored.error().code == ESRCH) return;
     log::Warn("vGPU {} is absent: {}", saved.spec.name, restored.error().Text());
   };
-  drains_->Restore(lasting.draining);
+  moves_->drains.Restore(lasting.draining);
   RestoreSpaces(lasting.spaces, *spaces_, gpus_);
   std::ranges::for_each(lasting.vgpus, restore);
   std::ranges::for_each(of_boot.vgpus, restore);
@@ -358,7 +359,7 @@ std::string Daemon::LastingVGpus() const {
   SavedState state{.vgpus = table_->Saved(), .processes = {}};
   std::erase_if(state.vgpus, [](const SavedVGpu& saved) { return saved.spec.ephemeral; });
   state.spaces = LastingSpaces(*spaces_, gpus_);
-  state.draining = drains_->Marked();
+  state.draining = moves_->drains.Marked();
   return FormatState(state);
 }
 

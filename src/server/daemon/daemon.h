@@ -23,7 +23,7 @@
 #include "server/daemon/request_socket.h"
 #include "server/devices/fault_watch.h"
 #include "server/devices/gpu_driver.h"
-#include "server/draining/drains.h"
+#include "server/draining/vgpu_moves.h"
 #include "server/gpu/gang_server.h"
 #include "server/gpu/gpu_server.h"
 #include "server/gpu/peers.h"
@@ -33,7 +33,6 @@
 #include "server/idle/idle_suspension.h"
 #include "server/loop/event_loop.h"
 #include "server/migration/memory_giver.h"
-#include "server/migration/migrations.h"
 #include "server/spaces/client_files.h"
 #include "server/spaces/own_sms.h"
 #include "server/spaces/space_table.h"
@@ -84,8 +83,7 @@ class Daemon {
   const std::string& RunDir() const { return setup_.run_dir; }
 
   Suspensions& Suspended() { return *suspensions_; }
-  Migrations& Migrating() { return *migrations_; }
-  Drains& Draining() { return *drains_; }
+  VGpuMoves& Moves() { return *moves_; }
   bool RebalancesItself() const { return setup_.config.rebalance_auto; }
   DeviceMeter& Meter() { return *meter_; }
   SpaceTable& Spaces() { return *spaces_; }
@@ -135,10 +133,9 @@ class Daemon {
   MemoryGiver giver_;
   std::unique_ptr<SuspendedFiles> suspended_files_;
   std::unique_ptr<Suspensions> suspensions_;
-  std::unique_ptr<Migrations> migrations_;
+  std::unique_ptr<VGpuMoves> moves_;
   std::unique_ptr<StraySlots> stray_slots_;
   std::unique_ptr<IdleSuspension> idle_suspension_;
-  std::unique_ptr<Drains> drains_;
   std::atomic<std::uint64_t> vgpu_changes_{0};
   UserBounds bounds_;  // before all that has a claim
   std::unique_ptr<GuestServer> guests_;

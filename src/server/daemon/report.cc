@@ -179,8 +179,9 @@ GpuReport ReportGpu(Daemon& daemon, GpuServer& gpu, Nanos now) {
   report.lateness = gpu.Time().Lateness();
   report.moving = daemon.Suspended().Figures();
   report.health = gpu.Health().FiguresNow();
+  report.sent_by_load = daemon.Moves().balancer.SentFrom(gpu.Index());
   report.draining = gpu.Health().Draining();
-  if (report.draining) report.drain = ReportDrain(daemon.Draining().StandingOf(gpu.Index()));
+  if (report.draining) report.drain = ReportDrain(daemon.Moves().drains.StandingOf(gpu.Index()));
   return report;
 }
 
@@ -328,7 +329,7 @@ VGpuReport ReportVGpu(Daemon& daemon, const VGpu& vgpu, Nanos now) {
   report.throttled = kept_off.throttled;
   report.preempted = kept_off.preempted;
   report.freezes = vgpu.freezes;
-  report.migrating_to = daemon.Draining().TargetOf(vgpu.id);
+  report.migrating_to = daemon.Moves().queue.TargetOf(vgpu.id);
   report.migrate_error = vgpu.migrate_error;
   report.gpu_faults = vgpu.gpu_faults;
   report.gpu_failed = gpu.Health().Failed();

@@ -23,13 +23,9 @@ std::string Summary(const MovePlan& plan) {
 
 }  // namespace
 
-Drains::Drains(EventLoop& loop, VGpuTable& table, const VGpuTable::Gpus& gpus, Suspensions& suspensions,
-               Migrations& migrations, std::function<void()> on_change)
-    : table_(table),
-      gpus_(gpus),
-      suspensions_(suspensions),
-      on_change_(std::move(on_change)),
-      queue_(loop, table, migrations) {}
+Drains::Drains(VGpuTable& table, const VGpuTable::Gpus& gpus, const Suspensions& suspensions, MoveQueue& queue,
+               std::function<void()> on_change)
+    : table_(table), gpus_(gpus), suspensions_(suspensions), queue_(queue), on_change_(std::move(on_change)) {}
 
 MovePlan Drains::PlanOf(const Homes& homes, const sched::Rehoming& rehoming) const {
   MovePlan plan{.moves = homes.MovesOf(rehoming), .room_on = static_cast<std::uint32_t>(rehoming.room_on)};

@@ -13,8 +13,6 @@
 #include "server/checkpoint/suspensions.h"
 #include "server/draining/move_queue.h"
 #include "server/gpu/vgpu_table.h"
-#include "server/loop/event_loop.h"
-#include "server/migration/migrations.h"
 #include "wire/protocol.h"
 
 namespace tessera::server {
@@ -37,8 +35,8 @@ struct MovePlan {
 class Drains {
  public:
   // All outlive the object. `on_change` is called when Marked has changed.
-  Drains(EventLoop& loop, VGpuTable& table, const VGpuTable::Gpus& gpus, Suspensions& suspensions,
-         Migrations& migrations, std::function<void()> on_change);
+  Drains(VGpuTable& table, const VGpuTable::Gpus& gpus, const Suspensions& suspensions, MoveQueue& queue,
+         std::function<void()> on_change);
   Drains(const Drains&) = delete;
 
   // What Begin would do.
@@ -60,8 +58,6 @@ class Drains {
     std::vector<MovePlan::Stay> staying;
   };
   Standing StandingOf(std::uint32_t gpu) const;
-  // The GPU that a vGPU is on its way to, or waits to go to; nullopt: none.
-  std::optional<std::uint32_t> TargetOf(VgpuId vgpu) const { return queue_.TargetOf(vgpu); }
 
   // The moves that make room for a vGPU of these promises, in no space. Errors as sched::MakeRoom.
   Result<MovePlan> PlanRoom(const sched::Newcomer& newcomer) const;
@@ -72,9 +68,9 @@ class Drains {
 
   VGpuTable& table_;
   const VGpuTable::Gpus& gpus_;
-  Suspensions& suspensions_;
+  const Suspensions& suspensions_;
+  MoveQueue& queue_;
   const std::function<void()> on_change_;
-  MoveQueue queue_;
   std::vector<wire::Uuid> marked_;
   std::map<VgpuId, std::string> why_stays_;  // found when its GPU was to be emptied
 };

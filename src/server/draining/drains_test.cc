@@ -64,7 +64,7 @@ TEST_F(DrainsTest, NoPlaceIsGivenTwice) {
   daemon.Make({.name = "a", .gpu = "0", .memory_request = "6G"});
   daemon.Make({.name = "b", .gpu = "1", .memory_request = "6G"});
   const auto plans = daemon.Loop().Call([&] {
-    Drains& drains = daemon.Whole().Draining();
+    Drains& drains = daemon.Whole().Moves().drains;
     const Nanos now = MonotonicNow();
     return std::pair(drains.Begin(0, "", now), drains.Begin(1, "", now));
   });

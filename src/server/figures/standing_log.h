@@ -22,11 +22,12 @@ enum class WaitReason : std::uint8_t {
 // A log of one vGPU on its GPU: its present state, and how often and how long it was kept off, and by what.
 class StandingLog {
  public:
-  // Of waits for the GPU's time, by what made them begin.
   struct Figures {
+    // Of waits for the GPU's time, by what made them begin.
     std::uint64_t throttled = 0;  // by its limit
     std::uint64_t preempted = 0;  // by others: while it had work, its turn ended, or a higher class came
     Nanos throttled_time = 0;
+    Nanos with_work = 0;  // it ran, or waited for the GPU's time
   };
 
   struct Period {
@@ -41,7 +42,7 @@ class StandingLog {
   std::optional<Period> Note(Nanos now, Standing standing, WaitReason why) {
     if (standing != Standing::kWaiting) why = WaitReason::kNone;
     if (standing == present_.standing && why == present_.why) return std::nullopt;
-    if (present_.why == WaitReason::kLimit) figures_.throttled_time += now - present_.since;
+    figures_ = At(now);
     if (why == WaitReason::kLimit) ++figures_.throttled;
     if (why != WaitReason::kLimit && standing == Standing::kWaiting && present_.standing == Standing::kRunning)
       ++figures_.preempted;
@@ -51,6 +52,7 @@ class StandingLog {
   Figures At(Nanos now) const {
     Figures figures = figures_;
     if (present_.why == WaitReason::kLimit) figures.throttled_time += now - present_.since;
+    if (present_.standing != Standing::kIdle) figures.with_work += now - present_.since;
     return figures;
   }
 

@@ -1,0 +1,77 @@
+"""rebalance.load: vGPUs leave a GPU that is asked for more time than it has."""
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent))
+from moving import MovingTest  # noqa: E402
+
+from harness import wait_for  # noqa: E402
+
+ON = "[rebalance]\nload = true\n"
+
+
+class Balance(MovingTest):
+    SPEC = "2x1GiB"
+
+    def setUp(self):
+        super().setUp()
+        for name in ("first", "second", "third"):
+            self.create(name, gpu="0")
+
+    def switch(self, config):
+        (self.run_dir / "config.toml").write_text(self.CONFIG + config)
+        self.tessera("reload")
+
+    def gpus_of(self, *names):
+        return [self.vgpu(name)["gpu"] for name in names]
+
+    def sent(self):
+        return int(next(line.split()[-1] for line in self.metrics().splitlines() if line.startswith('tessera_gpu_load_migrations_total{gpu="0"}')))
+
+    def test_one_of_two_busy_programs_goes_to_the_gpu_that_has_nothing_to_do(self):
+        tenants = [self.tenant_in(name, "--kernel-us", 1000) for name in ("first", "second")]
+        for tenant in tenants:
+            tenant.makes_progress()
+        self.assertEqual((self.gpus_of("first", "second"), self.sent()), ([0, 0], 0), "nobody asked for it")
+        self.switch(ON)
+        wait_for("one on each GPU", lambda: sorted(self.gpus_of("first", "second")) == [0, 1])
+        for tenant in tenants:
+            tenant.makes_progress(5)
+        self.assertEqual(self.sent(), 1)
+        self.assertIn("GPU 0 is asked for 200 % of its time: vGPU", self.daemon_log())
+        migrated = [event for event in self.json("events", "--last", 1000)["events"] if event["type"] == "vgpu.migrated"]
+        self.assertEqual(len(migrated), 1)
+        for tenant in tenants:
+            tenant.finish()
+
+    def test_memory_goes_along_and_what_is_idle_stays(self):
+        idle = self.start_program("third", 3)
+        programs = [self.start_program(name, word) for word, name in enumerate(("first", "second"), 1)]
+        self.switch(ON)
+        tenants = [self.tenant_in(name, "--kernel-us", 1000) for name in ("first", "second")]
+        wait_for("one on each GPU", lambda: sorted(self.gpus_of("first", "second")) == [0, 1])
+        for tenant in tenants:
+            tenant.makes_progress(5)
+            tenant.finish()
+        for program in [*programs, idle]:
+            self.goes_on(program)
+        self.assertEqual(self.gpus_of("third"), [0])
+
+    def test_those_that_cannot_move_stay(self):
+        shells = [self.start_program(name) for name in ("first", "second")]
+        for shell in shells:
+            shell.ok("ipc_get", shell.memory, 0)
+        tenants = [self.tenant_in(name, "--kernel-us", 1000) for name in ("first", "second", "third")]
+        for tenant in tenants:
+            tenant.makes_progress()
+        self.switch(ON)
+        wait_for("who can move on the other GPU", lambda: self.gpus_of("third") == [1])
+        for tenant in tenants:
+            tenant.makes_progress(5)
+            tenant.finish()
+        self.assertEqual((self.gpus_of("first", "second"), self.sent()), ([0, 0], 1))
+
+
+if __name__ == "__main__":
+    unittest.main()
