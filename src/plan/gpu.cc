@@ -54,10 +54,26 @@ Result<void> Gpu::Update(Part& part, const sched::Shares& shares, Nanos now) {
   return {};
 }
 
-void Gpu::Remove(Part& part, Nanos now) {
-  if (memory_) memory_->Remove(part);
+MemoryModel::Luggage Gpu::Remove(Part& part, Nanos now) {
+  MemoryModel::Luggage luggage;
+  if (memory_) luggage = memory_->Remove(part);
   time_->Remove(part, now);
   std::erase(parts_, &part);
+  return luggage;
+}
+
+Result<void> Gpu::Arrive(Part& part, const MemoryTerms& terms, const MemoryModel::Luggage& luggage, Nanos at,
+                         Nanos now) {
+  part.held = false;
+  part.in_flight = kNever;
+  part.among = part.pace = 0;
+  if (auto added = time_->Add(part, now); !added) return added;
+  parts_.push_back(&part);
+  part.limited_since = now;
+  part.billed_then = part.billed_before = 0;
+  if (memory_) memory_->Arrive(part, terms, luggage, at, now);
+  if (part.work > 0) time_->Submits(part, now);
+  return {};
 }
 
 void Gpu::Allocate(Part& part, std::uint64_t bytes, Nanos now) {

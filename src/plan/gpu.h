@@ -20,7 +20,10 @@ class Gpu {
   // The part outlives its stay here.
   Result<void> Add(Part& part, const MemoryTerms& terms, Nanos now);
   Result<void> Update(Part& part, const sched::Shares& shares, Nanos now);
-  void Remove(Part& part, Nanos now);
+  MemoryModel::Luggage Remove(Part& part, Nanos now);
+  // As Add, of a part that has left another GPU with its work and its memory; it stands still until `at`.
+  Result<void> Arrive(Part& part, const MemoryTerms& terms, const MemoryModel::Luggage& luggage, Nanos at, Nanos now);
+  std::uint64_t AllocatedBy(const Part& part) const { return memory_ ? memory_->AllocatedBy(part) : 0; }
 
   void Allocate(Part& part, std::uint64_t bytes, Nanos now);
   void Submits(Part& part, Nanos now) { time_->Submits(part, now); }

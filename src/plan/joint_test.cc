@@ -36,6 +36,21 @@ TEST_P(JointTest, ALimitHoldsBesideProgramsThatTakeTurnsForMemory) {
   EXPECT_EQ(gpu.OfGpu().moving, 0) << "there is always one whose memory is there";
 }
 
+// The planner counts in units: less than one of an idle program, which another one waits for, would stay for ever.
+TEST_P(JointTest, RoomIsMadeToTheLastUnit) {
+  OneGpu gpu(Gpu40());
+  gpu.Add(1, {}, {.phases = {{.memory = 10 * kGiB + kMiB, .burst = kMs, .gap = Span::Exactly(3600 * kSecond)}}});
+  gpu.Run(kSecond);
+  const Phase phase = {.burst = 10 * kMs, .bursts = 100, .gap = Span::Exactly(10 * kMs)};
+  Program grows{.phases = {phase, phase}, .repeats = 1};
+  grows.phases[0].memory = 40 * kGiB - kMiB;
+  grows.phases[1].memory = 40 * kGiB;
+  gpu.Add(2, {}, grows);
+  gpu.Run(60 * kSecond);
+  EXPECT_EQ(gpu.BurstsOf(2).done(), 200u);
+  gpu.ExpectLawful();
+}
+
 TEST_P(JointTest, ALimitedProgramThatIsSwappedDoesNotMakeUpForItsMoves) {
   OneGpu gpu(Gpu40());
   gpu.Add(1, {.limit_pct = 30}, Uses(30 * kGiB));

@@ -26,6 +26,21 @@ Nanos Runner::NextEvent(Nanos now) const {
   return next;
 }
 
+Result<void> Runner::Migrate(Gpu& to, double out_bytes_per_second, Nanos pause, Nanos now) {
+  Part& part = parts_.front();
+  const MemoryModel::Luggage luggage = gpus_.front()->Remove(part, now);
+  const double seconds = static_cast<double>(luggage.resident) / out_bytes_per_second;
+  const Nanos at = now + pause + static_cast<Nanos>(seconds * kSecond);
+  if (auto arrived = to.Arrive(part, program_.terms, luggage, at, now); !arrived) {
+    (void)gpus_.front()->Arrive(part, program_.terms, luggage, at, now);
+    return arrived;
+  }
+  part.figures.bytes_out += luggage.resident;
+  gpus_.front() = &to;
+  arrives_at_ = at;
+  return {};
+}
+
 bool Runner::WorkDone() const {
   return has_work_ && std::ranges::all_of(parts_, [](const Part& part) { return part.work == 0; });
 }

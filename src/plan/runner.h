@@ -27,6 +27,12 @@ class Runner {
   std::vector<Part>& parts() { return parts_; }
   const std::vector<Part>& parts() const { return parts_; }
 
+  // A program on one GPU goes to another one of the same type: it stands still until its memory is out, and for `pause`
+  // besides. Its memory is in host memory then. An error if that GPU does not take it: then it is where it was.
+  Result<void> Migrate(Gpu& to, double out_bytes_per_second, Nanos pause, Nanos now);
+  // It is on its way.
+  bool Migrates(Nanos now) const { return now < arrives_at_; }
+
   Nanos NextEvent(Nanos now) const;
   // Ends the work that is done, and begins what is due.
   void Step(Nanos now);
@@ -54,11 +60,12 @@ class Runner {
   void Allocate(std::uint64_t bytes, Nanos now);
 
   const Program program_;
-  const std::vector<Gpu*> gpus_;
+  std::vector<Gpu*> gpus_;
   std::vector<Part> parts_;  // in the order of gpus_
   Random random_;
 
   Nanos began_ = 0;  // the program
+  Nanos arrives_at_ = 0;
   std::size_t phase_ = 0;
   std::uint32_t repeats_left_;
   std::uint32_t to_arrive_ = 0;  // bursts of the phase that have not arrived

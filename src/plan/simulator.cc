@@ -9,6 +9,7 @@ Simulator::Simulator(const std::vector<GpuSpec>& gpus, std::uint64_t seed) : see
   if (!gpus.empty()) gangs_.Configure(gpus.front().residency);
   for (const GpuSpec& spec : gpus) {
     gpus_.push_back(std::make_unique<Gpu>(spec, seed + gpus_.size(), violations_));
+    out_bytes_per_second_.push_back(spec.moves.out_bytes_per_second);
   }
 }
 
@@ -30,6 +31,7 @@ Result<void> Simulator::Add(sched::VgpuId id, const sched::Shares& shares, Progr
       return added;
     }
   }
+  has_gangs_ |= on.size() > 1;
   runners_[id] = std::move(runner);
   return {};
 }
@@ -58,43 +60,87 @@ void Simulator::Remove(sched::VgpuId id) {
   runners_.erase(found);
 }
 
+Result<void> Simulator::Migrate(sched::VgpuId id, std::size_t to, Nanos pause) {
+  const auto found = runners_.find(id);
+  if (found == runners_.end()) return Fail(ENOENT, "program " + std::to_string(id) + " does not exist");
+  Runner& runner = *found->second;
+  if (to >= gpus_.size()) return Fail(ENODEV, "there is no GPU " + std::to_string(to));
+  if (runner.gpus().size() > 1) return Fail(ENOTSUP, "a program on several GPUs does not move");
+  const std::size_t from = IndexOf(runner.gpus().front());
+  if (from == to) return {};
+  if (auto moved = runner.Migrate(*gpus_[to], out_bytes_per_second_[from], pause, now_); !moved) return moved;
+  turns_.erase({from, id});
+  return {};
+}
+
+std::size_t Simulator::GpuOf(sched::VgpuId id) const { return IndexOf(runners_.at(id)->gpus().front()); }
+
+std::uint64_t Simulator::AllocatedBy(sched::VgpuId id) const {
+  const Runner& runner = *runners_.at(id);
+  return runner.gpus().front()->AllocatedBy(runner.parts().front());
+}
+
+std::size_t Simulator::IndexOf(const Gpu* gpu) const {
+  return static_cast<std::size_t>(std::ranges::find(gpus_, gpu, [](const auto& each) { return each.get(); }) -
+                                  gpus_.begin());
+}
+
+std::vector<Simulator::Island> Simulator::Islands() const {
+  std::vector<Island> islands(has_gangs_ ? 1 : gpus_.size());
+  for (std::size_t i = 0; i < gpus_.size(); ++i) islands[has_gangs_ ? 0 : i].gpus.push_back(gpus_[i].get());
+  for (const auto& [_, runner] : runners_)
+    islands[has_gangs_ ? 0 : IndexOf(runner->gpus().front())].runners.push_back(runner.get());
+  return islands;
+}
+
+// One after the other.
 void Simulator::Run(Nanos duration) {
-  const Nanos end = now_ + duration;
+  const Nanos begin = now_, window_end = window_end_;
+  for (const Island& island : Islands()) {
+    if (!violations().empty()) return;
+    now_ = begin;
+    window_end_ = window_end;
+    RunUntil(begin + duration, island);
+  }
+}
+
+void Simulator::RunUntil(Nanos end, const Island& island) {
+  steps_without_time_ = 0;
   while (violations().empty()) {
-    Settle();
+    Settle(island);
     ++events_;
-    const Nanos next = std::max(now_, NextEvent());
+    const Nanos next = std::max(now_, NextEvent(island));
     if (next > end) break;
     constexpr int kMostSteps = 10'000;
     steps_without_time_ = next == now_ ? steps_without_time_ + 1 : 0;
     violations_.Require(steps_without_time_ < kMostSteps, "time stands still", now_);
-    Elapse(next);
-    for (auto& gpu : gpus_) gpu->Step(now_);
-    for (auto& [_, runner] : runners_) runner->Step(now_);
+    Elapse(next, island);
+    for (Gpu* gpu : island.gpus) gpu->Step(now_);
+    for (Runner* runner : island.runners) runner->Step(now_);
   }
-  if (violations().empty()) Elapse(end);
+  if (violations().empty()) Elapse(end, island);
 }
 
-Nanos Simulator::NextEvent() const {
-  Nanos next = std::min(window_end_, gangs_.NextDeadline());
-  for (const auto& gpu : gpus_) next = std::min(next, gpu->NextEvent());
-  for (const auto& [_, runner] : runners_) next = std::min(next, runner->NextEvent(now_));
+Nanos Simulator::NextEvent(const Island& island) const {
+  Nanos next = has_gangs_ ? std::min(window_end_, gangs_.NextDeadline()) : window_end_;
+  for (const Gpu* gpu : island.gpus) next = std::min(next, gpu->NextEvent());
+  for (const Runner* runner : island.runners) next = std::min(next, runner->NextEvent(now_));
   return next;
 }
 
-void Simulator::Settle() {
+void Simulator::Settle(const Island& island) {
   constexpr int kMostRounds = 100;
   int rounds = 0;
   do {
-    for (auto& gpu : gpus_) gpu->Settle(now_);
+    for (Gpu* gpu : island.gpus) gpu->Settle(now_);
     violations_.Require(++rounds < kMostRounds, "GPUs do not agree on turns", now_);
   } while (OrderTurns() && rounds < kMostRounds);
-  for (auto& [_, runner] : runners_) runner->SetPace();
+  for (Runner* runner : island.runners) runner->SetPace();
 }
 
 // Has the turns of programs on several GPUs decided for all of them. Whether something is different now.
 bool Simulator::OrderTurns() {
-  if (gpus_.size() < 2) return false;
+  if (!has_gangs_) return false;
   std::vector<sched::GangGpu> gpus;
   for (const auto& gpu : gpus_) {
     sched::GangGpu& its = gpus.emplace_back(sched::GangGpu{.now = gpu->Wishes(), .gangs = {}});
@@ -105,8 +151,7 @@ bool Simulator::OrderTurns() {
   bool changed = false;
   for (auto& [id, runner] : runners_) {
     for (std::size_t i = 0; i < runner->gpus().size(); ++i) {
-      const auto index = static_cast<std::size_t>(
-          std::ranges::find(gpus_, runner->gpus()[i], [](const auto& gpu) { return gpu.get(); }) - gpus_.begin());
+      const std::size_t index = IndexOf(runner->gpus()[i]);
       const sched::GangTurn turn = gangs_.TurnOf(index, id);
       changed |= std::exchange(turns_[{index, id}], turn) != turn;
       runner->gpus()[i]->SetTurn(runner->parts()[i], turn);
@@ -115,14 +160,14 @@ bool Simulator::OrderTurns() {
   return changed;
 }
 
-void Simulator::Elapse(Nanos until) {
+void Simulator::Elapse(Nanos until, const Island& island) {
   if (until > now_) {
-    for (auto& gpu : gpus_) gpu->Elapse(now_, until);
-    for (auto& [_, runner] : runners_) runner->Elapse(until - now_);
+    for (Gpu* gpu : island.gpus) gpu->Elapse(now_, until);
+    for (Runner* runner : island.runners) runner->Elapse(until - now_);
   }
   now_ = until;
   if (now_ < window_end_) return;
-  for (auto& gpu : gpus_) gpu->EndWindow(window_);
+  for (Gpu* gpu : island.gpus) gpu->EndWindow(window_);
   window_end_ += window_;
 }
 

@@ -36,6 +36,15 @@ class Simulator {
   Result<void> Update(sched::VgpuId id, const sched::Shares& shares);
   void Remove(sched::VgpuId id);
 
+  // A program on one GPU goes to another one, which has as much memory and the same costs: it stands still for `pause`,
+  // and until its memory is out.
+  Result<void> Migrate(sched::VgpuId id, std::size_t to, Nanos pause);
+  // The index of its GPU, of its first one where it has several; whether it is on its way there; bytes that it has
+  // there.
+  std::size_t GpuOf(sched::VgpuId id) const;
+  bool Migrates(sched::VgpuId id) const { return runners_.at(id)->Migrates(now_); }
+  std::uint64_t AllocatedBy(sched::VgpuId id) const;
+
   // Ends early after a violation.
   void Run(Nanos duration);
   Nanos now() const { return now_; }
@@ -57,18 +66,28 @@ class Simulator {
   const std::vector<std::string>& violations() const { return violations_.all(); }
 
  private:
-  Nanos NextEvent() const;
-  void Settle();
+  // GPUs with their programs that nothing connects with others while time passes.
+  struct Island {
+    std::vector<Gpu*> gpus;
+    std::vector<Runner*> runners;
+  };
+  std::vector<Island> Islands() const;
+  void RunUntil(Nanos end, const Island& island);
+  Nanos NextEvent(const Island& island) const;
+  std::size_t IndexOf(const Gpu* gpu) const;
+  void Settle(const Island& island);
   bool OrderTurns();
-  void Elapse(Nanos until);
+  void Elapse(Nanos until, const Island& island);
 
   const std::uint64_t seed_;
+  std::vector<double> out_bytes_per_second_;  // of the GPUs
   Violations violations_;
   std::vector<std::unique_ptr<Gpu>> gpus_;
   std::map<sched::VgpuId, std::unique_ptr<Runner>> runners_;
   sched::Gangs gangs_;  // a program on several GPUs is one
   std::map<std::pair<std::size_t, sched::VgpuId>, sched::GangTurn> turns_;
-  Nanos now_ = 0;
+  bool has_gangs_ = false;  // or had: programs on several GPUs
+  Nanos now_ = 0;           // of the island that runs
   std::uint64_t events_ = 0;
   int steps_without_time_ = 0;
   Nanos window_ = 0;

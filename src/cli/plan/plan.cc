@@ -26,6 +26,7 @@ Result<plan::PlanQuestion> QuestionOf(const PlanChoices& choices) {
   if (!policy) return std::unexpected(policy.error());
   question.policy = *policy;
   question.gpus = choices.gpus;
+  question.gpus_per_node = choices.gpus_per_node;
   question.margin = choices.margin_pct / 100;
   question.seed = choices.seed;
   question.simulates = !choices.no_simulation;

@@ -93,8 +93,9 @@ std::string Summary(const PlanAnswer& answer) {
   const plan::FleetPlan& plan = answer.plan;
   const std::size_t tenants = answer.workload.tenants.size();
   std::string text = answer.workload.title + ": ";
-  text += plan.refused + plan.crowded > 0 ? Counted(tenants, "tenant asks for more than", "tenants ask for more than")
-                                          : Counted(tenants, "tenant needs", "tenants need");
+  text += plan.refused + plan.crowded > 0 || plan.overfull
+              ? Counted(tenants, "tenant asks for more than", "tenants ask for more than")
+              : Counted(tenants, "tenant needs", "tenants need");
   text += " " + Counted(plan.gpus.size(), "GPU");
   text += " (" + answer.question.gpu.title + ", " + FormatSize(answer.question.gpu.memory) + "), policy " +
           PolicyName(answer.question.policy) + "\n";
@@ -113,6 +114,12 @@ std::string Summary(const PlanAnswer& answer) {
   if (plan.refused > 0) text += Counted(plan.refused, "tenant has", "tenants have") + " no place.\n";
   if (answer.workload.interval > 0) {
     text += "More was used than a GPU has in " + Pct(plan.over) + " % of the GPUs' intervals.\n";
+  }
+  if (answer.question.gpus_per_node > 1) {
+    text += "Programs move between the " + std::to_string(answer.question.gpus_per_node) +
+            " GPUs of a node: " + Counted(plan.moves, "move") + " as packed";
+    if (plan.simulated > 0) text += ", " + std::to_string(plan.moves_simulated) + " in the simulation";
+    text += ".\n";
   }
   std::size_t goals = 0, kept = 0;
   for (std::size_t i = 0; i < plan.attained.size(); ++i) {

@@ -6,12 +6,12 @@
 #include <atomic>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <thread>
 #include <variant>
 
 #include "plan/fleet/needs.h"
+#include "plan/fleet/node_balancer.h"
 #include "plan/fleet/programs.h"
 #include "plan/simulator.h"
 
@@ -27,10 +27,10 @@ Nanos ThreadTime() {
   return time.tv_sec * kSecond + time.tv_nsec;
 }
 
-// GPUs that are simulated together, because tenants lie on several of them.
-std::vector<std::vector<std::size_t>> Islands(const FleetPlan& plan) {
+// GPUs that are simulated together, because tenants lie on several of them or move between those of a node.
+std::vector<std::vector<std::size_t>> Islands(const FleetPlan& plan, std::size_t gpus_per_node) {
   std::vector<std::size_t> of(plan.gpus.size());
-  std::iota(of.begin(), of.end(), 0);
+  for (std::size_t gpu = 0; gpu < of.size(); ++gpu) of[gpu] = gpu / gpus_per_node * gpus_per_node;
   for (const auto& seat : plan.placement.seats) {
     for (std::size_t i = 1; i < seat.gpus.size(); ++i)
       std::ranges::replace(of, std::size_t{of[seat.gpus[i]]}, of[seat.gpus[0]]);
@@ -47,7 +47,12 @@ class IslandRun {
  public:
   IslandRun(const Workload& workload, const PlanQuestion& question, const FleetPlan& plan,
             const std::vector<std::size_t>& gpus)
-      : workload_(workload), question_(question), plan_(plan), gpus_(gpus), simulator_(Specs(), question.seed) {}
+      : workload_(workload),
+        question_(question),
+        plan_(plan),
+        gpus_(gpus),
+        simulator_(Specs(), question.seed),
+        balancer_(simulator_, question.gpu, gpus.size()) {}
 
   Result<void> Run() {
     const bool record = workload_.length > 0;
@@ -75,7 +80,7 @@ class IslandRun {
     std::map<std::size_t, std::vector<double>> speeds;
     std::map<std::size_t, std::size_t> before;
     for (int part = 0; part < kParts; ++part) {
-      simulator_.Run((length - settles) / kParts);
+      if (auto ran = RunFor((length - settles) / kParts); !ran) return ran;
       if (!simulator_.violations().empty()) {
         return Fail(EPROTO, "a scheduler failed in the simulation: " + simulator_.violations().front(),
                     "report this as a defect, with the workload and the command");
@@ -88,7 +93,9 @@ class IslandRun {
     }
     std::map<std::size_t, Attainment> got;
     for (const std::size_t tenant : tenants_) got[tenant] = Use(tenant, speeds[tenant], length - settles);
-    if (record) Drain();
+    if (record) {
+      if (auto drained = Drain(); !drained) return drained;
+    }
     for (const std::size_t tenant : tenants_) attained_[tenant] = Judge(tenant, std::move(got[tenant]));
     return {};
   }
@@ -96,17 +103,33 @@ class IslandRun {
   const std::map<std::size_t, Attainment>& attained() const { return attained_; }
   GpuFigures FiguresOf(std::size_t index) const { return simulator_.OfGpu(index); }
   std::uint64_t events() const { return simulator_.events(); }
+  std::size_t moves() const { return balancer_.moves(); }
   Nanos simulated() const { return simulator_.now() - begins_; }
 
  private:
   // What was due and is late ends later: it counts as late as it is.
-  void Drain() {
+  Result<void> Drain() {
     constexpr Nanos kStep = 10 * kSecond, kMost = 600 * kSecond;
     const auto pending = [&](std::size_t tenant) {
       return static_cast<double>(simulator_.BurstsOf(IdOf(tenant)).done()) <
              BurstsDue(workload_.tenants[tenant], workload_, workload_.length, question_.burst) - 1;
     };
-    for (Nanos more = 0; more < kMost && std::ranges::any_of(tenants_, pending); more += kStep) simulator_.Run(kStep);
+    for (Nanos more = 0; more < kMost && std::ranges::any_of(tenants_, pending); more += kStep) {
+      if (auto ran = RunFor(kStep); !ran) return ran;
+    }
+    return {};
+  }
+
+  Result<void> RunFor(Nanos length) {
+    if (question_.gpus_per_node == 1) {
+      simulator_.Run(length);
+      return {};
+    }
+    for (const Nanos end = simulator_.now() + length; simulator_.now() < end && simulator_.violations().empty();) {
+      simulator_.Run(std::min(sched::Balancer::kEvery, end - simulator_.now()));
+      if (auto looked = balancer_.Look(); !looked) return looked;
+    }
+    return {};
   }
 
   static sched::VgpuId IdOf(std::size_t tenant) { return static_cast<sched::VgpuId>(tenant + 1); }
@@ -134,6 +157,7 @@ class IslandRun {
     auto program = ProgramOf(tenant, workload_, question_.gpu, seat, question_.burst);
     if (begins_ > 0) program = BeginsBefore(std::move(program), begins_ - simulator_.now());
     tenants_.push_back(index);
+    balancer_.Add(IdOf(index));
     const bool spaces = std::ranges::any_of(plan_.gpus[seat.gpus.front()].tenants,
                                             [&](std::size_t other) { return plan_.placement.seats[other].in_space; });
     sched::Shares shares = SharesOf(tenant, seat, space, !spaces);
@@ -201,6 +225,7 @@ class IslandRun {
   const FleetPlan& plan_;
   const std::vector<std::size_t>& gpus_;
   Simulator simulator_;
+  NodeBalancer balancer_;
   Nanos begins_ = 0;                             // the record, in the simulator's time
   std::map<std::string, std::uint32_t> spaces_;  // number of each group's space
   std::vector<std::size_t> tenants_;
@@ -210,7 +235,7 @@ class IslandRun {
 }  // namespace
 
 Result<void> Evaluate(const Workload& workload, const PlanQuestion& question, FleetPlan& plan) {
-  const auto islands = Islands(plan);
+  const auto islands = Islands(plan, question.gpus_per_node);
   plan.attained.assign(workload.tenants.size(), {.kept = false, .verdict = "not placed"});
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;  // guards `plan` and `failed`
@@ -229,6 +254,7 @@ Result<void> Evaluate(const Workload& workload, const PlanQuestion& question, Fl
       for (const auto& [tenant, got] : run.attained()) plan.attained[tenant] = got;
       for (std::size_t gpu = 0; gpu < islands[i].size(); ++gpu) plan.gpus[islands[i][gpu]].figures = run.FiguresOf(gpu);
       plan.events += run.events();
+      plan.moves_simulated += run.moves();
       plan.simulated = std::max(plan.simulated, run.simulated());
       plan.simulating += ThreadTime() - began;
     }

@@ -7,6 +7,7 @@
 
 #include "base/size.h"
 #include "plan/fleet/evaluate.h"
+#include "sched/fleet/balanced_nodes.h"
 #include "sched/fleet/fleet_packing.h"
 
 namespace tessera::plan {
@@ -60,6 +61,36 @@ std::string WhyNever(const Tenant& tenant, const std::vector<sched::FleetTenant>
   return "it uses more of a GPU than there is, in more than " + Percent(gpu.most_over) + " of the time";
 }
 
+// Programs that move between the GPUs of a node, which are placed by what all use on average.
+Result<sched::BalancedFleet> PackByNodes(const Workload& workload, const std::vector<sched::FleetTenant>& needs,
+                                         const sched::FleetGpu& gpu, const PlanQuestion& question) {
+  const char* const hint = "leave out --gpus-per-node";
+  if (question.policy != PlanPolicy::kTessera)
+    return Fail(EINVAL, "programs move between GPUs with policy tessera only", hint);
+  for (std::size_t i = 0; i < needs.size(); ++i) {
+    if (needs[i].use.empty())
+      return Fail(EINVAL, "tenant " + workload.tenants[i].name + " has no record of use: what it wants does not change",
+                  hint);
+    if (needs[i].gpus > 1 || !needs[i].ways.empty() || needs[i].promised > 0)
+      return Fail(EINVAL, "tenant " + workload.tenants[i].name + " has a promise, or several GPUs: it does not move",
+                  hint);
+  }
+  std::vector<std::size_t> fit;  // tenants
+  std::vector<sched::FleetTenant> theirs;
+  for (std::size_t i = 0; i < needs.size(); ++i) {
+    if (!WhyNever(workload.tenants[i], needs, i, gpu).empty()) continue;
+    fit.push_back(i);
+    theirs.push_back(needs[i]);
+  }
+  const std::size_t least = question.gpus > 0 ? question.gpus : 1;
+  const std::size_t most = question.gpus > 0 ? question.gpus : needs.size();
+  sched::BalancedFleet fleet = sched::PackNodes(theirs, gpu, least, most);
+  std::vector<sched::Placement::Seat> seats(needs.size());
+  for (std::size_t i = 0; i < fit.size(); ++i) seats[fit[i]] = std::move(fleet.placement.seats[i]);
+  fleet.placement.seats = std::move(seats);
+  return fleet;
+}
+
 // Which intervals of each GPU were over, and how many of its tenants were there then.
 void CountOver(const std::vector<sched::FleetTenant>& needs, const sched::FleetGpu& gpu, FleetPlan& plan) {
   double over = 0, seen = 0, pods = 0, pods_over = 0;
@@ -89,7 +120,8 @@ void CountOver(const std::vector<sched::FleetTenant>& needs, const sched::FleetG
 Result<FleetPlan> PlanFleet(const Workload& workload, const PlanQuestion& question) {
   if (workload.tenants.empty()) return Fail(EINVAL, "the workload has no tenant");
   const auto needs = NeedsOf(workload, question.gpu, {.policy = question.policy, .margin = question.margin});
-  const sched::FleetGpu gpu = FleetGpuOf(workload, question.gpu, question.policy);
+  sched::FleetGpu gpu = FleetGpuOf(workload, question.gpu, question.policy);
+  gpu.node = question.gpus_per_node;
   if (question.gpus == 0 && question.policy != PlanPolicy::kExclusive) {
     for (std::size_t i = 0; i < needs.size(); ++i) {
       const std::string why = WhyNever(workload.tenants[i], needs, i, gpu);
@@ -99,9 +131,18 @@ Result<FleetPlan> PlanFleet(const Workload& workload, const PlanQuestion& questi
     }
   }
   FleetPlan plan;
-  plan.placement = Pack(needs, gpu, question.policy, question.gpus);
+  std::optional<sched::BalancedFleet> balanced;
+  if (question.gpus_per_node > 1) {
+    auto packed = PackByNodes(workload, needs, gpu, question);
+    if (!packed) return std::unexpected(packed.error());
+    balanced = std::move(*packed);
+    plan.placement = balanced->placement;
+    plan.moves = balanced->moves;
+  } else {
+    plan.placement = Pack(needs, gpu, question.policy, question.gpus);
+  }
   plan.first_fit = plan.placement.gpus;
-  if (question.policy == PlanPolicy::kTessera && question.search > 0 && question.gpus == 0) {
+  if (question.policy == PlanPolicy::kTessera && question.search > 0 && question.gpus == 0 && !balanced) {
     plan.placement = Search(needs, gpu, plan.placement, question);
   }
   plan.crowded = plan.placement.Refused();
@@ -114,6 +155,11 @@ Result<FleetPlan> PlanFleet(const Workload& workload, const PlanQuestion& questi
     for (const std::size_t on : plan.placement.seats[tenant].gpus) plan.gpus[on].tenants.push_back(tenant);
   }
   CountOver(needs, gpu, plan);
+  if (balanced) {
+    for (std::size_t i = 0; i < plan.gpus.size(); ++i) plan.gpus[i].over = balanced->over[i];
+    plan.over = balanced->Over();
+    plan.overfull = !balanced->Fits(gpu);
+  }
   if (!question.simulates) return plan;
   if (auto evaluated = Evaluate(workload, question, plan); !evaluated) return std::unexpected(evaluated.error());
   return plan;

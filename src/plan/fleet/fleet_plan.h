@@ -21,7 +21,9 @@ struct PlanQuestion {
   GpuModel gpu;
   PlanPolicy policy = PlanPolicy::kTessera;
   std::size_t gpus = 0;  // so many, and who fits nowhere is refused; 0: as few as possible
-  double margin = 0;     // NeedOptions
+  // GPUs of a node, between which programs move while they run, as with rebalance.load; 1: they stay where they are.
+  std::size_t gpus_per_node = 1;
+  double margin = 0;  // NeedOptions
   std::uint64_t seed = 1;
   Nanos search = 10 * kSecond;    // for better packing, of real time
   Nanos simulate = 60 * kSecond;  // of a workload that is no record
@@ -46,6 +48,9 @@ struct FleetPlan {
   std::vector<GpuPlan> gpus;
   std::vector<Attainment> attained;  // of the tenants, in their order
   std::size_t first_fit = 0;         // GPUs before the search
+  bool overfull = false;             // --gpus-per-node: more is used than `gpus` have, in too many intervals
+  std::size_t moves = 0;             // of programs to other GPUs, as packed;
+  std::size_t moves_simulated = 0;   // and in the simulation
   std::size_t refused = 0;           // tenants
   std::size_t crowded = 0;           // tenants that have a place only because `gpus` are no more
   double over = 0;                   // of all GPUs' intervals, those in which more was used than there is

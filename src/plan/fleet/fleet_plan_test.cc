@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/size.h"
 #include "plan/fleet/needs.h"
 
@@ -240,6 +242,55 @@ TEST(Estimates, CoverWhatTheyShould) {
   EXPECT_NEAR(part.low, 0.9455, 0.001);
   EXPECT_NEAR(part.high, 0.9982, 0.001);
   EXPECT_EQ(EstimatePart(0, 0).value, 0);
+}
+
+// Three programs, of which any two work at the same time at some time.
+Workload Rotating() {
+  Workload workload{.title = "rotating", .length = 3600 * kSecond, .interval = 60 * kSecond};
+  for (std::size_t i = 0; i < 3; ++i) {
+    Tenant& tenant =
+        workload.tenants.emplace_back(Tenant{.name = std::string(1, static_cast<char>('a' + i)), .memory = 30 * kGiB});
+    for (Nanos at = 0; at < workload.length; at += workload.interval) {
+      const auto phase = static_cast<std::size_t>(at / (600 * kSecond)) % 3;
+      tenant.samples.push_back({.at = at, .duty = phase == i ? 0.0F : 0.6F, .memory = 30 * kGiB});
+    }
+  }
+  return workload;
+}
+
+TEST(FleetPlan, ProgramsThatMoveBetweenTheGpusOfANodeNeedFewer) {
+  PlanQuestion question = Question();
+  EXPECT_EQ(PlanOf(Rotating(), question).gpus.size(), 3U);
+  question.gpus_per_node = 2;
+  const FleetPlan plan = PlanOf(Rotating(), question);
+  ASSERT_EQ(plan.gpus.size(), 2U);
+  EXPECT_EQ(plan.over, 0);
+  EXPECT_GE(plan.moves, 4U);
+  EXPECT_GE(plan.moves_simulated, 4U);
+  EXPECT_LE(plan.moves_simulated, 15U);
+  for (const Attainment& got : plan.attained) {
+    EXPECT_GT(got.speed.value, 0.99);
+    EXPECT_LT(got.p99, 60 * kSecond) << "a change is seen, and made up for, within an interval";
+  }
+  question.gpus_per_node = 1;
+  question.gpus = 2;
+  const FleetPlan stays = PlanOf(Rotating(), question);
+  EXPECT_GT(std::ranges::max(stays.attained, {}, &Attainment::p99).p99, 60 * kSecond);
+}
+
+TEST(FleetPlan, WhoHasNoRecordDoesNotMove) {
+  PlanQuestion question = Question();
+  question.gpus_per_node = 2;
+  const auto mix = PlanFleet({.tenants = {SpeedOf("a", 50)}}, question);
+  ASSERT_FALSE(mix);
+  EXPECT_EQ(mix.error().message, "tenant a has no record of use: what it wants does not change");
+  Workload promised = Rotating();
+  promised.tenants[1].memory_request = kGiB;
+  const auto stays = PlanFleet(promised, question);
+  ASSERT_FALSE(stays);
+  EXPECT_EQ(stays.error().message, "tenant b has a promise, or several GPUs: it does not move");
+  question.policy = PlanPolicy::kMemory;
+  EXPECT_EQ(PlanFleet(Rotating(), question).error().message, "programs move between GPUs with policy tessera only");
 }
 
 }  // namespace

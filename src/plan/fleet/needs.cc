@@ -190,6 +190,7 @@ sched::FleetGpu FleetGpuOf(const Workload& workload, const GpuModel& gpu, PlanPo
       .memory = gpu.memory,
       .move_bytes_per_second = std::min(gpu.moves.out_bytes_per_second, gpu.moves.in_bytes_per_second),
       .interval = workload.interval,
+      .pause = gpu.moves.migration,
       .moves_memory = tessera,
       .has_spaces = tessera,
       .shares_time = policy != PlanPolicy::kMemory};

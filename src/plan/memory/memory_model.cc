@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "sched/residency/bytes.h"
+
 namespace tessera::plan {
 
 MemoryModel::MemoryModel(const GpuSpec& spec, Violations& violations)
@@ -36,14 +38,38 @@ void MemoryModel::Update(const Part& part) {
   changed_ = true;
 }
 
-void MemoryModel::Remove(const Part& part) {
-  const std::size_t gone = members_.at(part.vgpu).vgpu;
+MemoryModel::Luggage MemoryModel::Remove(const Part& part) {
+  const Member& member = members_.at(part.vgpu);
+  const std::size_t gone = member.vgpu;
+  const sched::ProcessResidence& process = state_.vgpus[gone].processes.front();
+  const Luggage luggage{.allocated = process.allocated,
+                        .resident = process.allocated - std::min(process.allocated, process.swapped),
+                        .allocates = member.allocates};
   out_.Forget(state_.vgpus[gone].processes.front().id);
   in_.Forget(state_.vgpus[gone].processes.front().id);
   state_.vgpus.erase(state_.vgpus.begin() + static_cast<std::ptrdiff_t>(gone));
   members_.erase(part.vgpu);
-  for (auto& [_, member] : members_) member.vgpu -= member.vgpu > gone ? 1 : 0;
+  for (auto& [_, other] : members_) other.vgpu -= other.vgpu > gone ? 1 : 0;
   changed_ = true;
+  return luggage;
+}
+
+void MemoryModel::Arrive(Part& part, const MemoryTerms& terms, const Luggage& luggage, Nanos at, Nanos now) {
+  Add(part, terms);
+  Member& member = members_.at(part.vgpu);
+  member.allocates = luggage.allocates;
+  member.arrives_at = at;
+  arrives_at_ = std::min(arrives_at_, at);
+  sched::ProcessResidence& process = ProcessOf(member);
+  process.allocated = process.swapped = luggage.allocated;
+  process.stopped = process.still = part.held = true;
+  process.unsafe = process.swapped > 0;
+  state_.pool.size += luggage.allocated;
+  Ask(member, now);
+}
+
+std::uint64_t MemoryModel::AllocatedBy(const Part& part) const {
+  return state_.vgpus[members_.at(part.vgpu).vgpu].processes.front().allocated;
 }
 
 MemoryModel::Member& MemoryModel::MemberOf(sched::ProcessId process) {
@@ -58,6 +84,7 @@ void MemoryModel::Allocate(Part& part, std::uint64_t bytes, TimeModel& time, Nan
   sched::ProcessResidence& process = ProcessOf(member);
   changed_ = true;
   process.wanted = 0;
+  bytes = sched::UpTo(state_.unit, bytes);
   member.allocates = bytes;
   const std::uint64_t again = std::min(process.empty, bytes - std::min(bytes, process.allocated));
   process.empty -= again;
@@ -122,12 +149,20 @@ void MemoryModel::Ask(Member& member, Nanos now) {
   }
 }
 
-Nanos MemoryModel::NextEvent() const { return std::min({look_at_, gives_at_, out_.NextEvent(), in_.NextEvent()}); }
+Nanos MemoryModel::NextEvent() const {
+  return std::min({look_at_, gives_at_, arrives_at_, out_.NextEvent(), in_.NextEvent()});
+}
 
 void MemoryModel::Step(Nanos now) {
   if (const auto move = out_.End(now)) EndMove(*move, false, now);
   if (const auto move = in_.End(now)) EndMove(*move, true, now);
   if (look_at_ <= now) changed_ = true;
+  if (arrives_at_ <= now) {
+    arrives_at_ = kNever;
+    for (const auto& [_, member] : members_) {
+      if (member.arrives_at > now) arrives_at_ = std::min(arrives_at_, member.arrives_at);
+    }
+  }
   if (gives_at_ > now) return;
   gives_at_ = kNever;
   for (auto& [_, member] : members_) {
@@ -175,7 +210,7 @@ void MemoryModel::SetTurn(sched::VgpuId vgpu, sched::GangTurn turn) {
 bool MemoryModel::Observe(const TimeModel& time, Nanos now) {
   for (auto& [_, member] : members_) {
     sched::ProcessResidence& process = ProcessOf(member);
-    const bool works = time.Active(*member.part);
+    const bool works = time.Active(*member.part) && now >= member.arrives_at;
     const bool still = time.Still(*member.part);
     changed_ |= std::exchange(process.works, works) != works;
     changed_ |= process.stopped && process.still != still;
@@ -242,7 +277,7 @@ void MemoryModel::CarryOut(const sched::ResidencyAction& action, Nanos now) {
 void MemoryModel::HoldOrLetGo(TimeModel& time, Nanos now) {
   for (auto& [_, member] : members_) {
     const sched::ProcessResidence& process = ProcessOf(member);
-    const bool held = process.stopped || process.wanted > 0;
+    const bool held = process.stopped || process.wanted > 0 || now < member.arrives_at;
     if (std::exchange(member.part->held, held) != held) time.Hold(*member.part, now);
     if (held && member.runs && process.Active(now)) {
       member.begins = std::min(member.begins, now);

@@ -23,7 +23,16 @@ class MemoryModel {
 
   void Add(Part& part, const MemoryTerms& terms);
   void Update(const Part& part);
-  void Remove(const Part& part);
+  // What a program has that leaves the GPU.
+  struct Luggage {
+    std::uint64_t allocated = 0;  // bytes,
+    std::uint64_t resident = 0;   // of these on the GPU
+    std::uint64_t allocates = 0;  // what it has once it has the room that it waits for
+  };
+  Luggage Remove(const Part& part);
+  // A program comes from another GPU, and is there at `at`, held until then. Its memory is in host memory.
+  void Arrive(Part& part, const MemoryTerms& terms, const Luggage& luggage, Nanos at, Nanos now);
+  std::uint64_t AllocatedBy(const Part& part) const;
 
   // The program has so much allocated from now on; what it frees
   // comes free a little later. If there is no room it waits for it,
@@ -52,6 +61,7 @@ class MemoryModel {
     std::uint64_t allocates = 0;  // what it has allocated once it has the room that it waits for
     bool runs = true;             // by the last plan
     Nanos gives_at = kNever;      // it gives up the room of what it has freed
+    Nanos arrives_at = 0;         // before, it is on its way from another GPU
     Nanos begins = kNever;        // it is to run, and cannot yet: since then
   };
 
@@ -77,6 +87,7 @@ class MemoryModel {
   bool changed_ = false;  // since the last plan
   Nanos look_at_ = kNever;
   Nanos gives_at_ = kNever;  // the first of the members'
+  Nanos arrives_at_ = kNever;
   Nanos longest_turn_ = 0;
   Nanos longest_move_ = 0;
 };

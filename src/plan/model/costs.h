@@ -43,6 +43,7 @@ struct MoveCosts {
   Nanos keeps_freed = 100 * kMillisecond;  // a program keeps the room of what it frees so long, or until it is to give
                                            // memory up
   std::uint64_t context = 0;               // bytes that each program pins before it allocates
+  Nanos migration = kSecond;  // a program that goes to another GPU stands still, besides its memory's moves
 };
 
 struct GpuSpec {

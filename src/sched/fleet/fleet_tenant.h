@@ -57,6 +57,8 @@ struct FleetGpu {
   double most_over_of_one = 0.05;    // the same, of the intervals of each
   double most_moving = 0.1;          // part of its time that moves may take where those active together do not fit
   Part switching = 0;                // of its time, lost where several alternate in time
+  std::size_t node = 1;              // GPUs of a node, between which programs move while they run; 1: none does
+  Nanos pause = kSecond;             // of a program that does so, besides the moves of its memory
 
   // What sharing knows; a packing without one of these is a baseline.
   bool moves_memory = true;  // what does not fit may be in host memory, but for what is promised

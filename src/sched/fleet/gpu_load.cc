@@ -230,20 +230,12 @@ GpuLoad::Seen GpuLoad::See(const UseSeries* less, const UseSeries* more) const {
     };
     return ChangedSeries{.sum = of(&sums_), .minus = of(less), .plus = of(more)};
   };
-  const auto part = [&](Nanos time) {  // of this time, in UseSeries::kWholeInterval, that it takes to move a MiB
-    const double movable = gpu_->move_bytes_per_second * static_cast<double>(time) / kSecond / (1 << 20);
-    return movable > 0 ? static_cast<float>(UseSeries::kWholeInterval / movable) : 0;
-  };
-  const IntervalRoom room{.memory = static_cast<std::int32_t>(std::min<std::uint64_t>(gpu_->memory >> 20, INT32_MAX)),
-                          .by_interval = part(gpu_->interval),
-                          .by_turn = part(gpu_->turn),
-                          .most_moving = static_cast<float>(gpu_->most_moving * UseSeries::kWholeInterval)};
   const IntervalCounts counts = CountIntervals(intervals,
                                                {.duty = series(&UseSeries::duty),
                                                 .memory = series(&UseSeries::memory),
                                                 .active = series(&UseSeries::active),
                                                 .woken = series(&UseSeries::woken)},
-                                               room);
+                                               RoomOf(*gpu_));
   const auto count = static_cast<double>(intervals);
   return {.over = counts.over / count,
           .beyond = static_cast<double>(counts.beyond) / UseSeries::kWholeInterval / count,

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "sched/fleet/fleet_tenant.h"
+
 namespace tessera::sched {
 
 // One of the series of UseSeries: of all members, of one that leaves, of one that comes. None is null.
@@ -25,6 +27,18 @@ struct IntervalRoom {
   float by_interval, by_turn;
   float most_moving;  // of the time in turns
 };
+
+IntervalRoom RoomOf(const FleetGpu& gpu);
+
+// What all use of a GPU in one interval; as the sums of UseSeries.
+struct IntervalUse {
+  std::int32_t duty = 0, memory = 0, active = 0, woken = 0;
+
+  void Add(const UseSeries& use, std::size_t at);
+};
+
+// By how much work and moves take longer than the interval, in UseSeries::kWholeInterval; not above 0: they do not.
+float BeyondWhole(const IntervalUse& use, const IntervalRoom& room);
 
 struct IntervalCounts {
   std::int32_t over = 0;    // intervals

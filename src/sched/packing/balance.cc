@@ -14,6 +14,8 @@ struct Asked {
   double working = 0;  // bytes
 };
 
+double SecondsOf(Nanos time) { return static_cast<double>(time) / kSecond; }
+
 // What a load beyond the GPU's time costs each second: of two equal sums, that which is spread over more GPUs costs
 // less, as each vGPU is kept from less of what it wants.
 double CostOf(double load) {
@@ -35,7 +37,7 @@ class Balancing {
   std::optional<Rehoming::Move> Best() const {
     std::vector<Candidate> candidates;
     for (std::size_t home = 0; home < homes_.size(); ++home) {
-      if (LoadOn(home, asked_[home]) > rules_.most) AddFrom(home, candidates);
+      if (LoadOn(home, asked_[home]) > 1) AddFrom(home, candidates);
     }
     std::ranges::sort(candidates, std::ranges::greater(), &Candidate::worth);
     if (candidates.empty()) return {};
@@ -78,9 +80,8 @@ class Balancing {
         Asked with = asked_[to];
         Change(with, i, 1);
         const double gain = before + CostOf(LoadOn(to, asked_[to])) - after - CostOf(LoadOn(to, with));
-        const double worth =
-            gain * static_cast<double>(rules_.lasts) / kSecond - static_cast<double>(wanted_[i].pause) / kSecond;
-        if (worth > 0) candidates.push_back({worth, {i, to}});
+        const double worth = gain * SecondsOf(wanted_[i].lasts) - wanted_[i].time * SecondsOf(wanted_[i].pause);
+        if (worth > rules_.least_worth) candidates.push_back({worth, {i, to}});
       }
     }
   }
@@ -104,8 +105,7 @@ double WantedTime(Nanos ran, Nanos had_work, Nanos span) {
 double LoadOf(double time, double working_bytes, double gpu_bytes, const BalanceRules& rules) {
   const double beyond = working_bytes - gpu_bytes;
   if (beyond <= 0 || rules.bytes_per_second <= 0) return time;
-  const double turn = static_cast<double>(rules.turn) / kSecond;
-  return time + std::min(rules.most_moving, beyond / (rules.bytes_per_second * turn));
+  return time + std::min(rules.most_moving, beyond / (rules.bytes_per_second * SecondsOf(rules.turn)));
 }
 
 std::optional<Rehoming::Move> Balance(const std::vector<Home>& homes, const std::vector<Dweller>& dwellers,

@@ -12,10 +12,11 @@ namespace tessera::sched {
 
 // What a vGPU wants of a GPU now.
 struct Wanted {
-  double time = 0;           // part of the GPU's time, [0, 1]
-  std::uint64_t memory = 0;  // bytes that it works with; 0: it has no work
-  Nanos pause = 0;           // it stands still for so long if it moves
-  bool stays = false;        // for now, as it has moved lately
+  double time = 0;             // part of the GPU's time, [0, 1]
+  std::uint64_t memory = 0;    // bytes that it works with; 0: it has no work
+  Nanos pause = 0;             // it stands still for so long if it moves
+  Nanos lasts = 30 * kSecond;  // this is expected to stay so for so long
+  bool stays = false;          // for now, as it has moved lately
 };
 
 // The part of a GPU's time that a vGPU would use if nobody were in its way, [0, 1]. In a time of this length it had
@@ -25,8 +26,7 @@ struct Wanted {
 double WantedTime(Nanos ran, Nanos had_work, Nanos span);
 
 struct BalanceRules {
-  double most = 1.05;           // of a GPU's time; vGPUs leave one that is asked for more
-  Nanos lasts = 30 * kSecond;   // for so long, at least, vGPUs are expected to want what they want now
+  double least_worth = 0;       // seconds of a GPU; what is worth less is left
   double bytes_per_second = 0;  // to and from host memory, each way; 0: memory does not move there
   Nanos turn = 10 * kSecond;    // of those whose memory does not fit together
   double most_moving = 0.1;     // part of its time that a GPU spends on their moves, at most
@@ -36,9 +36,10 @@ struct BalanceRules {
 // those that work do not fit on it together.
 double LoadOf(double time, double working_bytes, double gpu_bytes, const BalanceRules& rules);
 
-// The move that is worth most: that lowers what GPUs are asked for beyond their time, while that lasts, by more than
-// the move takes; of a vGPU that is in no space and has no program in common with another one, to a GPU of the same
-// type that has room for its promises. nullopt: there is none. `wanted`: of the dwellers, as many.
+// The move that is worth most: by which most work is done that is wanted beyond the GPUs' time, as long as that lasts,
+// less the work of the vGPU itself that is not done while it moves; of a vGPU that is in no space and has no program in
+// common with another one, to a GPU of the same type that has room for its promises. nullopt: there is none. `wanted`:
+// of the dwellers, as many.
 std::optional<Rehoming::Move> Balance(const std::vector<Home>& homes, const std::vector<Dweller>& dwellers,
                                       const std::vector<Wanted>& wanted, const BalanceRules& rules);
 

@@ -83,6 +83,27 @@ class Workloads(Plan):
         self.assertLess(plan["gpus_needed"], plan["others"]["exclusive"])
         self.assertGreater(plan["events"], 1000)
 
+    def test_programs_that_move_between_gpus_need_fewer(self):
+        rows = [f"{60 * i},{pod},{0 if i // 10 % 3 == 'abc'.index(pod) else 60},20480" for i in range(60) for pod in "abc"]
+        use = self.file("use.csv", USE + "\n".join(rows) + "\n")
+        self.assertEqual(self.plan(use)["gpus_needed"], 3)
+        plan = self.plan(use, "--gpus-per-node", "2")
+        self.assertEqual((plan["gpus_needed"], plan["over"], plan["overfull"]), (2, 0, False))
+        self.assertGreater(plan["moves"], 0)
+        self.assertGreater(plan["moves_simulated"], 0)
+        self.assertTrue(all(tenant["speed"]["value"] > 0.99 for tenant in plan["tenants"]))
+        text = self.tessera("plan", use, "--gpus-per-node", "2").stdout
+        self.assertIn("3 tenants need 2 GPUs", text)
+        self.assertIn("Programs move between the 2 GPUs of a node:", text)
+
+        few = self.tessera("plan", use, "--gpus-per-node", "2", "--gpus", "1", "--no-simulation").stdout
+        self.assertIn("3 tenants ask for more than 1 GPU", few)
+        large = self.file("large.csv", USE + "0,a,50,999999\n60,a,50,999999\n")
+        self.assertEqual(self.plan(large, "--gpus-per-node", "2", "--gpus", "2", status=1)["refused"], 1)
+        mix = self.tessera("plan", self.file("mix.toml", MIX), "--gpus-per-node", "2", check=False)
+        self.assertEqual(mix.returncode, 1)
+        self.assertIn("tenant train-1 has no record of use", mix.stderr)
+
     def test_a_trace_of_a_daemon_is_a_workload(self):
         self.start_daemon()
         self.tessera("run", "--name", "worker", "--", TENANT, "--seconds", "2", "--memory", "64M", "--report-every", "0")
