@@ -45,7 +45,7 @@ FOLDERS = {
     "pager": ["chunks", "heap", "line"],
     "mover": ["line", "pool", "holder", "suspended", "program", "gpu", "."],
     "plan": ["model", "time", "memory", "gpus", "workload", "input", "generate", ".", "cluster", "fleet"],
-    "sched": ["packing", "fleet", "cluster", "shares", "tokens", "steering", "turns", "residency", "gangs", "bursts", "goals", "spaces", "idle", "."],
+    "sched": ["packing", "fleet", "cluster", "shares", "balance", "tokens", "steering", "turns", "residency", "gangs", "bursts", "goals", "spaces", "idle", "."],
     "server": ["record", "loop", "access", "config", "devices", "figures", "model", "state", "channels", "time", "memory", "swap", "handover", "spaces", "suspended", "gpu",
                "checkpoint", "migration", "idle", "draining", "clients", "containers", "daemon", "control"],
     "shim": ["process", "load", "session", "gate", "order", "memory", "use", "device", "handles", "graph", "hooks", "nvml"],

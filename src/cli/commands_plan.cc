@@ -29,10 +29,15 @@ void AddPacking(CLI::App& app, PlanWords& words) {
                    ->type_name("N")
                    ->check(CLI::Range(1, 100000));
   app.add_flag("--fewest", plan.fewest, "as few GPUs as possible (default)")->excludes(gpus);
-  app.add_option("--gpus-per-node", plan.gpus_per_node,
-                 "programs move between so many GPUs while they run, as\nwith rebalance.load (default 1: they stay)")
-      ->type_name("N")
-      ->check(CLI::Range(1, 64));
+  auto* node = app.add_option("--gpus-per-node", plan.gpus_per_node,
+                              "programs move between so many GPUs while they run, as\nwith rebalance.load (default "
+                              "1: they stay)")
+                   ->type_name("N")
+                   ->check(CLI::Range(1, 64));
+  app.add_option("--place-by", plan.place_by,
+                 "with --gpus-per-node: they come to their nodes by\nthis earlier record, not by WORKLOAD itself")
+      ->type_name("FILE")
+      ->needs(node);
   app.add_option(
          "--policy", words.cluster.policy,
          "how they are packed: tessera (default), or what one\nwould do without it: exclusive, memory, time, fgd.\n"

@@ -37,6 +37,11 @@ Result<plan::PlanQuestion> QuestionOf(const PlanChoices& choices) {
     if (!time) return Fail(time.error().code, std::string(name) + ": " + time.error().message, time.error().hint);
     *into = *time;
   }
+  if (!choices.place_by.empty()) {
+    auto earlier = plan::ReadWorkload(choices.place_by, {});
+    if (!earlier) return std::unexpected(earlier.error());
+    question.place_by = std::move(*earlier);
+  }
   if (question.burst < kMillisecond) return Fail(ERANGE, "--burst: a burst takes at least 1 ms");
   if (question.simulate < kSecond) return Fail(ERANGE, "--for: simulate at least a second");
   return question;

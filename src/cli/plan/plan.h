@@ -14,6 +14,7 @@ struct PlanChoices {
   std::size_t gpus = 0;      // --gpus; 0: as few as possible
   bool fewest = false;       // what 0 says already
   std::size_t gpus_per_node = 1;
+  std::string place_by;  // file: an earlier record; empty: none
   std::string policy = "tessera";
   std::string report;          // file; empty: none
   std::string seconds = "10";  // of the search

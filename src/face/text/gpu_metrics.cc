@@ -107,7 +107,7 @@ const std::array kGpuMetrics = std::to_array<Metric<GpuReport>>({
      .value = [](const GpuReport& gpu) -> std::optional<double> { return gpu.draining ? 1 : 0; }},
     {.family = {"tessera_gpu_load_migrations", kCounter, "", "gpu",
                 "Of tessera_migrations, those that rebalance.load began because this GPU was asked for too much time."},
-     .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.sent_by_load); }},
+     .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.load_migrations); }},
     {.family = {"tessera_gpu_xid", kCounter, "", "gpu", "Critical Xid errors that its driver reported."},
      .value = [](const GpuReport& gpu) -> std::optional<double> { return Of(gpu.health.xids); }},
     {.family = {"tessera_gpu_last_xid", kGauge, "", "gpu", "Number of the last Xid error. Absent before the first."},

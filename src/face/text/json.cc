@@ -155,6 +155,7 @@ json ToJson(const server::GpuReport& gpu) {
           {"processes", gpu.processes},
           {"holder", OrNull(gpu.holder)},
           {"health", ToJson(gpu.health)},
+          {"load_migrations", gpu.load_migrations},
           {"draining", gpu.draining},
           {"drain", gpu.drain ? json{{"moving", gpu.drain->moving}, {"staying", ToJson(gpu.drain->staying)}} : json()},
           {"control",

@@ -7,7 +7,7 @@
 
 #include "base/size.h"
 #include "plan/fleet/evaluate.h"
-#include "sched/fleet/balanced_nodes.h"
+#include "sched/balance/balanced_nodes.h"
 #include "sched/fleet/fleet_packing.h"
 
 namespace tessera::plan {
@@ -61,6 +61,27 @@ std::string WhyNever(const Tenant& tenant, const std::vector<sched::FleetTenant>
   return "it uses more of a GPU than there is, in more than " + Percent(gpu.most_over) + " of the time";
 }
 
+// What each tenant uses on average, in the record by which they are placed.
+std::vector<double> SizesFor(const Workload& workload, const std::vector<sched::FleetTenant>& needs,
+                             const sched::FleetGpu& gpu, const PlanQuestion& question) {
+  std::vector<double> sizes;
+  if (!question.place_by) {
+    for (const sched::FleetTenant& need : needs) sizes.push_back(sched::MeanSize(need, gpu));
+    return sizes;
+  }
+  std::map<std::string, double> known;
+  double sum = 0;
+  const auto earlier = NeedsOf(*question.place_by, question.gpu, {.policy = question.policy});
+  for (std::size_t i = 0; i < earlier.size(); ++i)
+    sum += known[question.place_by->tenants[i].name] = sched::MeanSize(earlier[i], gpu);
+  const double mean = sum / static_cast<double>(std::max<std::size_t>(1, known.size()));
+  for (const Tenant& tenant : workload.tenants) {
+    const auto found = known.find(tenant.name);
+    sizes.push_back(found == known.end() ? mean : found->second);
+  }
+  return sizes;
+}
+
 // Programs that move between the GPUs of a node, which are placed by what all use on average.
 Result<sched::BalancedFleet> PackByNodes(const Workload& workload, const std::vector<sched::FleetTenant>& needs,
                                          const sched::FleetGpu& gpu, const PlanQuestion& question) {
@@ -75,16 +96,22 @@ Result<sched::BalancedFleet> PackByNodes(const Workload& workload, const std::ve
       return Fail(EINVAL, "tenant " + workload.tenants[i].name + " has a promise, or several GPUs: it does not move",
                   hint);
   }
+  if (question.place_by && question.place_by->interval <= 0)
+    return Fail(EINVAL, question.place_by->title + " is no record of use: programs cannot be placed by it",
+                "leave out --place-by");
+  const std::vector<double> sizes = SizesFor(workload, needs, gpu, question);
   std::vector<std::size_t> fit;  // tenants
   std::vector<sched::FleetTenant> theirs;
+  std::vector<double> their_sizes;
   for (std::size_t i = 0; i < needs.size(); ++i) {
     if (!WhyNever(workload.tenants[i], needs, i, gpu).empty()) continue;
     fit.push_back(i);
     theirs.push_back(needs[i]);
+    their_sizes.push_back(sizes[i]);
   }
   const std::size_t least = question.gpus > 0 ? question.gpus : 1;
   const std::size_t most = question.gpus > 0 ? question.gpus : needs.size();
-  sched::BalancedFleet fleet = sched::PackNodes(theirs, gpu, least, most);
+  sched::BalancedFleet fleet = sched::PackNodes(theirs, their_sizes, gpu, least, most);
   std::vector<sched::Placement::Seat> seats(needs.size());
   for (std::size_t i = 0; i < fit.size(); ++i) seats[fit[i]] = std::move(fleet.placement.seats[i]);
   fleet.placement.seats = std::move(seats);

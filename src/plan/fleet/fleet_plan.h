@@ -23,6 +23,9 @@ struct PlanQuestion {
   std::size_t gpus = 0;  // so many, and who fits nowhere is refused; 0: as few as possible
   // GPUs of a node, between which programs move while they run, as with rebalance.load; 1: they stay where they are.
   std::size_t gpus_per_node = 1;
+  // By what record they are placed on nodes, which knows nothing of the one that is planned; nullopt: by that one.
+  // Programs that are not in it count as the mean of those that are.
+  std::optional<Workload> place_by;
   double margin = 0;  // NeedOptions
   std::uint64_t seed = 1;
   Nanos search = 10 * kSecond;    // for better packing, of real time

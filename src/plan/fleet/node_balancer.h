@@ -5,7 +5,7 @@
 
 #include "plan/gpus/gpu_model.h"
 #include "plan/simulator.h"
-#include "sched/packing/balancer.h"
+#include "sched/balance/balancer.h"
 
 namespace tessera::plan {
 

@@ -179,7 +179,7 @@ GpuReport ReportGpu(Daemon& daemon, GpuServer& gpu, Nanos now) {
   report.lateness = gpu.Time().Lateness();
   report.moving = daemon.Suspended().Figures();
   report.health = gpu.Health().FiguresNow();
-  report.sent_by_load = daemon.Moves().balancer.SentFrom(gpu.Index());
+  report.load_migrations = daemon.Moves().balancer.SentFrom(gpu.Index());
   report.draining = gpu.Health().Draining();
   if (report.draining) report.drain = ReportDrain(daemon.Moves().drains.StandingOf(gpu.Index()));
   return report;

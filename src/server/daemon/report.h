@@ -74,9 +74,9 @@ struct GpuReport {
   Histogram lateness;    // of the scheduler
   MovingFigures moving;  // of all GPUs
   GpuHealth::Figures health;
-  std::uint64_t sent_by_load = 0;    // vGPUs that went to others as it was asked for too much time
-  bool draining = false;             // it takes no newcomers
-  std::optional<DrainReport> drain;  // none: it does not drain, or the caller may not know
+  std::uint64_t load_migrations = 0;  // vGPUs that went to others as it was asked for too much time
+  bool draining = false;              // it takes no newcomers
+  std::optional<DrainReport> drain;   // none: it does not drain, or the caller may not know
 };
 
 struct VGpuReport {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "sched/packing/balancer.h"
+#include "sched/balance/balancer.h"
 #include "server/checkpoint/suspensions.h"
 #include "server/draining/move_queue.h"
 #include "server/gpu/vgpu_table.h"

@@ -96,6 +96,12 @@ class Workloads(Plan):
         self.assertIn("3 tenants need 2 GPUs", text)
         self.assertIn("Programs move between the 2 GPUs of a node:", text)
 
+        plan = self.plan(use, "--gpus-per-node", "2", "--place-by", use)
+        self.assertEqual(plan["gpus_needed"], 2)
+        wrong = self.tessera("plan", use, "--gpus-per-node", "2", "--place-by", self.file("lab.toml", MIX), check=False)
+        self.assertEqual(wrong.returncode, 1)
+        self.assertIn("lab is no record of use", wrong.stderr)
+
         few = self.tessera("plan", use, "--gpus-per-node", "2", "--gpus", "1", "--no-simulation").stdout
         self.assertIn("3 tenants ask for more than 1 GPU", few)
         large = self.file("large.csv", USE + "0,a,50,999999\n60,a,50,999999\n")

@@ -383,6 +383,42 @@ def exchange(bench):
     return f"{size / GIB:.1f} GiB on each, in {', '.join(f'{seconds:.2f}' for seconds in took)} s; results right", took
 
 
+@moving(soft=True, limit_s=150)
+def balance(bench):
+    """rebalance.load: of two busy programs on one GPU, one goes to the other GPU by itself, and then both are as fast as alone. A third one stays
+    beside another."""
+    _both(bench)
+    size = 64 * MIB if bench.soft else 4 * GIB
+    with bench.daemon(_pool(bench, size * 5) + "[rebalance]\nload = true\n"):
+        names = [f"hw-balance-{number}" for number in range(3)]
+        for name in names:
+            bench.vgpu(name, gpu=0)
+        where = lambda: [bench.tessera.vgpu(name)["gpu"] for name in names]
+        first = Worker(bench, bench.start_inside(ticker(bench, memory=size), vgpu=names[0]))
+        first.moves(60)
+        alone = first.rate(3)
+        second = Worker(bench, bench.start_inside(ticker(bench, memory=size), vgpu=names[1]))
+        second.moves(60)
+        begin = time.monotonic()
+        bench.until(lambda: sorted(where()[:2]) == [0, 1], "one is on each GPU", 60)
+        took = time.monotonic() - begin
+        for worker in (first, second):
+            worker.moves(30)
+        time.sleep(3)
+        rates = [worker.rate(3) / alone for worker in (first, second)]
+        third = Worker(bench, bench.start_inside(ticker(bench, memory=size), vgpu=names[2]))
+        third.moves(60)
+        there = where()
+        time.sleep(10)
+        stay = where() == there
+        for worker in (first, second, third):
+            worker.result(60)
+    figure = f"{size / GIB:.1f} GiB each: one on each GPU after {took:.1f} s, then {rates[0]:.3f} and {rates[1]:.3f} of the speed alone; a third moved nobody"
+    expect(stay, f"they moved from {there}")
+    expect(bench.soft or min(rates) > 0.97, figure)
+    return figure, {"took": took, "rates": rates}
+
+
 @moving(soft=True, limit_s=120)
 def refused(bench):
     """A program whose memory others can reach is refused by name, and goes on."""

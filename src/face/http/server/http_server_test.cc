@@ -64,6 +64,7 @@ TEST_F(HttpServerTest, GpusHaveEveryField) {
                              {"last_xid", nullptr},
                              {"last", nullptr},
                              {"last_us", nullptr}}},
+                           {"load_migrations", 0},
                            {"draining", false},
                            {"drain", nullptr},
                            {"control",

@@ -35,6 +35,7 @@ class Choice:
         self.seed = int(option("hour.seed", 1))
         self.prediction = option("hour.plan")
         self.only_write = bool(option("hour.write"))
+        self.balance = bool(option("hour.balance"))
 
     def pods(self, memory):
         hour = 3600
@@ -55,7 +56,8 @@ class Ground:
         self.memory = int(self.room * choice.gpus * choice.over)  # of all programs together
         pool = int(min(self.memory * 1.2, free_ram() - (GIB if bench.soft else 12 * GIB))) // (64 * MIB) * 64 * MIB
         expect(pool > self.memory - self.room * choice.gpus, f"{pool >> 30} GiB of host memory do not hold what the GPUs do not")
-        self.config = f'[memory]\nreserve = "{total - self.room}"\n[swap]\nsize = "{pool}"\nfloor = "1G"\n'
+        self.config = "[rebalance]\nload = true\n" if choice.balance else ""
+        self.config += f'[memory]\nreserve = "{total - self.room}"\n[swap]\nsize = "{pool}"\nfloor = "1G"\n'
         self.context = bench.context_bytes
 
 
@@ -100,6 +102,10 @@ def _moved_in(bench, pods):
     return sum(bench.tessera.vgpu(f"hw-h{number}")["moved_in_bytes"] for number in range(len(pods)))
 
 
+def _migrations(bench):
+    return sum(gpu["load_migrations"] for gpu in bench.tessera.get("/v1/gpus")["gpus"])
+
+
 def _rows(bench, choice, pods, running):
     """What each pod did. Nobody verifies its memory, for which all of it has to come back, before all have ended."""
     rows = {}
@@ -134,7 +140,7 @@ def _compare(bench, rows, predicted):
 def hour(bench):
     """--option hour.csv=FILE (second,pod,duty_pct,memory_mib; else it is invented), hour.begin (second), hour.faster (20),
     hour.programs (12), hour.gpus (1), hour.service_ms (20), hour.over (1.3: memory of all, against the GPUs'), hour.gib (of
-    a GPU, at most), hour.seed. It writes hour.csv, the record made shorter, and hour.toml, what else a plan needs, to --out;
+    a GPU, at most), hour.seed, hour.balance=1 (rebalance.load). It writes hour.csv, the record made shorter, and hour.toml, what else a plan needs, to --out;
     with hour.write=1 it ends there. hour.plan=FILE: the plan's JSON for these: placement and settings in `gpus`, and in
     `tenants` the name, duty (part of the time), p50_ms and p99_ms of each."""
     choice = Choice(bench)
@@ -164,14 +170,14 @@ def hour(bench):
         for tenant in running.values():
             tenant.late("ended", max(schedule.end(samples) for samples in pods.values()) + 120)
         took = time.monotonic() - begin
-        moved = _moved_in(bench, pods) - came
+        moved, sent = _moved_in(bench, pods) - came, _migrations(bench)
         rows = _rows(bench, choice, pods, running)
     worst = _compare(bench, rows, _predicted(plan))
     (bench.out / "hour_run.json").write_text(json.dumps({"facts": facts, "begin_s": begin, "moved_in_bytes": moved, "tenants": [{"name": pod, **row} for pod, row in
                                                                                     rows.items()]}, indent=1))
     due, done = (sum(row[key] for row in rows.values()) for key in ("bursts_due", "bursts_done"))
     figure = (f"{len(rows)} programs on {choice.gpus} GPUs, {most:.2f} of the memory, {took:.0f} s: {done} of {due} bursts in "
-              f"time, {moved / GIB:.1f} GiB moved in")
+              f"time, {moved / GIB:.1f} GiB moved in" + f", {sent} programs sent to the other GPU" * choice.balance)
     if _predicted(plan):
         figure += f"; off the plan by at most {100 * worst['duty']:.1f} % of the duty, {100 * worst['p99_ms']:.1f} % of the p99"
     bench.tell(figure)

@@ -1,12 +1,12 @@
-#include "sched/fleet/balanced_nodes.h"
+#include "sched/balance/balanced_nodes.h"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "base/size.h"
+#include "sched/balance/balance.h"
 #include "sched/fleet/interval_count.h"
-#include "sched/packing/balance.h"
 
 namespace tessera::sched {
 namespace {
@@ -14,12 +14,6 @@ namespace {
 double MeanOf(const std::vector<std::int32_t>& series) {
   const auto sum = std::accumulate(series.begin(), series.end(), std::int64_t{0});
   return static_cast<double>(sum) / static_cast<double>(std::max<std::size_t>(1, series.size()));
-}
-
-// The part of a GPU that a tenant uses on average, of its time and of its memory.
-double SizeOf(const FleetTenant& tenant, const FleetGpu& gpu) {
-  const double memory = MeanOf(tenant.use.active) * static_cast<double>(kMiB);
-  return MeanOf(tenant.use.duty) / UseSeries::kWholeInterval + memory / static_cast<double>(gpu.memory);
 }
 
 // One node while its record goes by.
@@ -37,8 +31,7 @@ class NodeRecord {
   }
 
   // The intervals of each GPU in which it is asked for more than it can do.
-  std::vector<std::int32_t> Run() {
-    const std::size_t intervals = members_.empty() ? 0 : tenants_[members_.front()].use.duty.size();
+  std::vector<std::int32_t> Run(std::size_t intervals) {
     std::vector<std::int32_t> over(homes_.size());
     for (std::size_t at = 0; at < intervals; ++at) {
       const std::vector<float> extra = MoveAll(at);
@@ -100,41 +93,42 @@ class NodeRecord {
   std::size_t moves_ = 0;
 };
 
-// A fleet of so many GPUs: each tenant, the largest first, goes to the node that has most left for each of its GPUs,
-// and there to the GPU that has most left.
-BalancedFleet Run(const std::vector<FleetTenant>& tenants, const FleetGpu& gpu, std::size_t gpus) {
-  if (tenants.empty()) return {};
-  std::vector<NodeRecord> nodes;
-  std::vector<double> on_gpu(gpus), on_node;
-  for (std::size_t first = 0; first < gpus; first += gpu.node) {
-    nodes.emplace_back(tenants, gpu, std::min(gpu.node, gpus - first));
-    on_node.push_back(0);
-  }
+// On so many GPUs: each tenant, the largest first, goes to the node that has most left for each of its GPUs, and there
+// to the GPU that has most left.
+Placement PlaceOn(std::size_t gpus, const std::vector<double>& sizes, std::size_t node_size) {
+  Placement placement{.seats = std::vector<Placement::Seat>(sizes.size()), .gpus = gpus};
   std::vector<std::pair<double, std::size_t>> order;  // the largest first
-  for (std::size_t tenant = 0; tenant < tenants.size(); ++tenant)
-    order.emplace_back(-SizeOf(tenants[tenant], gpu), tenant);
+  for (std::size_t tenant = 0; tenant < sizes.size(); ++tenant) order.emplace_back(-sizes[tenant], tenant);
   std::ranges::sort(order);
-  BalancedFleet fleet;
-  fleet.placement.gpus = gpus;
-  fleet.placement.seats.resize(tenants.size());
+  std::vector<double> on_gpu(gpus), on_node((gpus + node_size - 1) / node_size);
+  const auto gpus_of = [&](std::size_t node) { return std::min(node_size, gpus - node * node_size); };
   for (const auto& [minus_size, tenant] : order) {
-    const double size = -minus_size;
-    std::size_t node = 0;
-    const auto left = [&](std::size_t i) {
-      return (on_node[i] + size) / static_cast<double>(std::min(gpu.node, gpus - i * gpu.node));
+    const auto filled = [&, size = -minus_size](std::size_t node) {
+      return (on_node[node] + size) / static_cast<double>(gpus_of(node));
     };
-    for (std::size_t i = 1; i < nodes.size(); ++i) node = left(i) < left(node) ? i : node;
-    const auto first = on_gpu.begin() + static_cast<std::ptrdiff_t>(node * gpu.node);
-    const auto its =
-        std::min_element(first, first + static_cast<std::ptrdiff_t>(std::min(gpu.node, gpus - node * gpu.node)));
-    on_node[node] += size;
-    *its += size;
-    nodes[node].Add(tenant, static_cast<std::size_t>(its - first));
-    fleet.placement.seats[tenant].gpus = {static_cast<std::size_t>(its - on_gpu.begin())};
+    std::size_t node = 0;
+    for (std::size_t i = 1; i < on_node.size(); ++i) node = filled(i) < filled(node) ? i : node;
+    const auto first = on_gpu.begin() + static_cast<std::ptrdiff_t>(node * node_size);
+    const auto emptiest = std::min_element(first, first + static_cast<std::ptrdiff_t>(gpus_of(node)));
+    on_node[node] -= minus_size;
+    *emptiest -= minus_size;
+    placement.seats[tenant].gpus = {static_cast<std::size_t>(emptiest - on_gpu.begin())};
   }
-  for (NodeRecord& node : nodes) {
-    for (const std::int32_t over : node.Run())
-      fleet.over.push_back(static_cast<double>(over) / static_cast<double>(tenants.front().use.duty.size()));
+  return placement;
+}
+
+BalancedFleet Run(const std::vector<FleetTenant>& tenants, const FleetGpu& gpu, Placement placement) {
+  BalancedFleet fleet{.placement = std::move(placement)};
+  const std::size_t gpus = fleet.placement.gpus, intervals = tenants.front().use.duty.size();
+  for (std::size_t first = 0; first < gpus; first += gpu.node) {
+    const std::size_t size = std::min(gpu.node, gpus - first);
+    NodeRecord node(tenants, gpu, size);
+    for (std::size_t tenant = 0; tenant < tenants.size(); ++tenant) {
+      const std::size_t on = fleet.placement.seats[tenant].gpus.front();
+      if (on >= first && on < first + size) node.Add(tenant, on - first);
+    }
+    for (const std::int32_t over : node.Run(intervals))
+      fleet.over.push_back(static_cast<double>(over) / static_cast<double>(intervals));
     fleet.moves += node.moves();
   }
   return fleet;
@@ -151,11 +145,17 @@ bool BalancedFleet::Fits(const FleetGpu& gpu) const {
          std::ranges::all_of(over, [&](double each) { return each <= gpu.most_over_of_one; });
 }
 
-BalancedFleet PackNodes(const std::vector<FleetTenant>& tenants, const FleetGpu& gpu, std::size_t least,
-                        std::size_t most) {
+double MeanSize(const FleetTenant& tenant, const FleetGpu& gpu) {
+  const double memory = MeanOf(tenant.use.active) * static_cast<double>(kMiB);
+  return MeanOf(tenant.use.duty) / UseSeries::kWholeInterval + memory / static_cast<double>(gpu.memory);
+}
+
+BalancedFleet PackNodes(const std::vector<FleetTenant>& tenants, const std::vector<double>& sizes, const FleetGpu& gpu,
+                        std::size_t least, std::size_t most) {
   BalancedFleet fleet;
+  if (tenants.empty()) return fleet;
   for (std::size_t gpus = std::max<std::size_t>(1, least); gpus <= most; ++gpus) {
-    fleet = Run(tenants, gpu, gpus);
+    fleet = Run(tenants, gpu, PlaceOn(gpus, sizes, gpu.node));
     if (fleet.Fits(gpu)) break;
   }
   return fleet;

@@ -19,11 +19,14 @@ struct BalancedFleet {
   bool Fits(const FleetGpu& gpu) const;
 };
 
+// The part of a GPU that a tenant uses on average, of its time and of its memory together.
+double MeanSize(const FleetTenant& tenant, const FleetGpu& gpu);
+
 // The fewest GPUs, from `least` to `most`, with which no more is over than FleetGpu says, in nodes of FleetGpu::node,
 // the last of which may have fewer; if there is no such number, `most` of them. A program stays on its node, to which
-// it comes by what all use on average; its moves are those of sched::Balance, which knows of each interval what is
+// it comes by the `sizes` of all of them; its moves are those of sched::Balance, which knows of each interval what is
 // wanted in it. `tenants` use one GPU each, have a record of use and were promised no time.
-BalancedFleet PackNodes(const std::vector<FleetTenant>& tenants, const FleetGpu& gpu, std::size_t least,
-                        std::size_t most);
+BalancedFleet PackNodes(const std::vector<FleetTenant>& tenants, const std::vector<double>& sizes, const FleetGpu& gpu,
+                        std::size_t least, std::size_t most);
 
 }  // namespace tessera::sched

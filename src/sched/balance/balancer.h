@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "sched/packing/balance.h"
+#include "sched/balance/balance.h"
 #include "sched/shares/shares.h"
 
 namespace tessera::sched {

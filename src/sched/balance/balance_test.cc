@@ -1,4 +1,4 @@
-#include "sched/packing/balance.h"
+#include "sched/balance/balance.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

@@ -1,4 +1,4 @@
-#include "sched/fleet/balanced_nodes.h"
+#include "sched/balance/balanced_nodes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,6 +23,12 @@ FleetGpu Card(std::size_t node) {
   return {.memory = 80 * kGiB, .move_bytes_per_second = 50e9, .interval = 60 * kSecond, .node = node};
 }
 
+BalancedFleet Pack(const std::vector<FleetTenant>& tenants, const FleetGpu& gpu, std::size_t least, std::size_t most) {
+  std::vector<double> sizes;
+  for (const FleetTenant& tenant : tenants) sizes.push_back(MeanSize(tenant, gpu));
+  return PackNodes(tenants, sizes, gpu, least, most);
+}
+
 // Works in those of each `of` intervals that are named.
 FleetTenant Works(double duty, std::vector<std::size_t> in, std::size_t of, std::int32_t mib = 1024) {
   std::vector<std::int32_t> duties(kIntervals);
@@ -40,10 +46,10 @@ const std::vector<FleetTenant> kThree{Works(0.6, {0, 1, 2, 3}, 6), Works(0.6, {2
                                       Works(0.6, {4, 5, 0, 1}, 6)};
 
 TEST(PackNodes, ProgramsThatMoveNeedFewerGpus) {
-  const BalancedFleet stay = PackNodes(kThree, Card(1), 1, 3);
+  const BalancedFleet stay = Pack(kThree, Card(1), 1, 3);
   EXPECT_EQ(stay.placement.gpus, 3u);
   EXPECT_EQ(stay.moves, 0u);
-  const BalancedFleet move = PackNodes(kThree, Card(2), 1, 3);
+  const BalancedFleet move = Pack(kThree, Card(2), 1, 3);
   EXPECT_EQ(move.placement.gpus, 2u);
   EXPECT_EQ(move.Over(), 0);
   EXPECT_GE(move.moves, kIntervals / 6);
@@ -51,7 +57,7 @@ TEST(PackNodes, ProgramsThatMoveNeedFewerGpus) {
 }
 
 TEST(PackNodes, AProgramStaysOnItsNode) {
-  const BalancedFleet fleet = PackNodes(kThree, Card(2), 3, 3);
+  const BalancedFleet fleet = Pack(kThree, Card(2), 3, 3);
   EXPECT_EQ(fleet.placement.gpus, 3u);
   std::vector<std::size_t> on(3);
   for (const Placement::Seat& seat : fleet.placement.seats) ++on[seat.gpus.at(0)];
@@ -60,14 +66,21 @@ TEST(PackNodes, AProgramStaysOnItsNode) {
 }
 
 TEST(PackNodes, MoreGpusThanTenants) {
-  const BalancedFleet fleet = PackNodes(kThree, Card(2), 9, 9);
+  const BalancedFleet fleet = Pack(kThree, Card(2), 9, 9);
   EXPECT_EQ(fleet.placement.gpus, 9u);
   EXPECT_EQ(fleet.over, std::vector<double>(9));
-  EXPECT_EQ(PackNodes({}, Card(2), 1, 1).placement.gpus, 0u);
+  EXPECT_EQ(Pack({}, Card(2), 1, 1).placement.gpus, 0u);
+}
+
+TEST(PackNodes, TheSizesSayWhoComesToWhichNode) {
+  std::vector<FleetTenant> two{Works(0.6, {0}, 1), Works(0.6, {0}, 1), Works(0.1, {0}, 1), Works(0.1, {0}, 1)};
+  EXPECT_EQ(PackNodes(two, {0.6, 0.6, 0.1, 0.1}, Card(1), 2, 2).Over(), 0);
+  EXPECT_EQ(PackNodes(two, {0.1, 0.9, 0.8, 0.1}, Card(1), 2, 2).Over(), 0);
+  EXPECT_EQ(PackNodes(two, {0.1, 0.1, 0.9, 0.3}, Card(1), 2, 2).Over(), 0.5) << "both large ones on the second";
 }
 
 TEST(PackNodes, SaysOfTooFewByHowMuch) {
-  const BalancedFleet fleet = PackNodes(kThree, Card(2), 1, 1);
+  const BalancedFleet fleet = Pack(kThree, Card(2), 1, 1);
   EXPECT_EQ(fleet.placement.gpus, 1u);
   EXPECT_EQ(fleet.Over(), 1);
   EXPECT_THAT(fleet.over, Each(Le(1)));
@@ -82,14 +95,14 @@ TEST(PackNodes, MovesTakeTime) {
   }
   FleetGpu slow = Card(2);
   slow.move_bytes_per_second = 1e9;
-  EXPECT_EQ(PackNodes(large, Card(2), 1, 3).placement.gpus, 2u);
-  EXPECT_EQ(PackNodes(large, slow, 1, 3).placement.gpus, 3u);
+  EXPECT_EQ(Pack(large, Card(2), 1, 3).placement.gpus, 2u);
+  EXPECT_EQ(Pack(large, slow, 1, 3).placement.gpus, 3u);
 }
 
 TEST(PackNodes, TheSameRecordGivesTheSamePlacement) {
   std::vector<FleetTenant> many;
   for (std::size_t i = 0; i < 20; ++i) many.push_back(Works(0.1 * static_cast<double>(1 + i % 7), {i % 5, i % 3}, 5));
-  const BalancedFleet one = PackNodes(many, Card(4), 1, 20), other = PackNodes(many, Card(4), 1, 20);
+  const BalancedFleet one = Pack(many, Card(4), 1, 20), other = Pack(many, Card(4), 1, 20);
   EXPECT_EQ(one.placement.gpus, other.placement.gpus);
   EXPECT_EQ(one.over, other.over);
   EXPECT_EQ(one.moves, other.moves);

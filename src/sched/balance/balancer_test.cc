@@ -1,4 +1,4 @@
-#include "sched/packing/balancer.h"
+#include "sched/balance/balancer.h"
 
 #include <gtest/gtest.h>
 
