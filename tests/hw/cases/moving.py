@@ -389,34 +389,30 @@ def balance(bench):
     beside another."""
     _both(bench)
     size = 64 * MIB if bench.soft else 4 * GIB
+    names = [f"hw-balance-{number}" for number in range(3)]
+    alone, iterations = tenants.solo(bench)
     with bench.daemon(_pool(bench, size * 5) + "[rebalance]\nload = true\n"):
-        names = [f"hw-balance-{number}" for number in range(3)]
         for name in names:
             bench.vgpu(name, gpu=0)
         where = lambda: [bench.tessera.vgpu(name)["gpu"] for name in names]
-        first = Worker(bench, bench.start_inside(ticker(bench, memory=size), vgpu=names[0]))
-        first.moves(60)
-        alone = first.rate(3)
-        second = Worker(bench, bench.start_inside(ticker(bench, memory=size), vgpu=names[1]))
-        second.moves(60)
+        running = [tenants.start(bench, 0, iterations, vgpu=name, memory=size) for name in names[:2]]
         begin = time.monotonic()
         bench.until(lambda: sorted(where()[:2]) == [0, 1], "one is on each GPU", 60)
         took = time.monotonic() - begin
-        for worker in (first, second):
-            worker.moves(30)
-        time.sleep(3)
-        rates = [worker.rate(3) / alone for worker in (first, second)]
-        third = Worker(bench, bench.start_inside(ticker(bench, memory=size), vgpu=names[2]))
-        third.moves(60)
+        moment = tenants.window(bench, 5, 3)
+        rates = [tenant.rate(*moment) / alone for tenant in running]
+        pauses = [max(tenant.gaps(), default=0) for tenant in running]
+        running.append(tenants.start(bench, 0, iterations, vgpu=names[2], memory=size))
         there = where()
         time.sleep(10)
-        stay = where() == there
-        for worker in (first, second, third):
-            worker.result(60)
-    figure = f"{size / GIB:.1f} GiB each: one on each GPU after {took:.1f} s, then {rates[0]:.3f} and {rates[1]:.3f} of the speed alone; a third moved nobody"
-    expect(stay, f"they moved from {there}")
+        expect(where() == there, f"they moved from {there} to {where()}")
+        for tenant in running:
+            tenant.program.signal(signal.SIGTERM)
+            expect(tenant.done(60)["verified"], "results are wrong")
+    figure = (f"{size / GIB:.1f} GiB each: one on each GPU after {took:.1f} s, longest pause {max(pauses):.2f} s, then {rates[0]:.3f} and {rates[1]:.3f} "
+              "of the speed alone; a third moved nobody")
     expect(bench.soft or min(rates) > 0.97, figure)
-    return figure, {"took": took, "rates": rates}
+    return figure, {"took": took, "rates": rates, "pauses": pauses}
 
 
 @moving(soft=True, limit_s=120)
