@@ -165,7 +165,7 @@ class Commands(SoftGpuTest):
         self.assertEqual(set(gpu), {
             "index", "uuid", "name", "driver", "nvlink_group", "soft", "memory_total_bytes", "memory_reserve_bytes", "memory_used_bytes",
             "memory_promised_bytes", "memory_unmanaged_bytes", "context_bytes", "compute_requested_pct", "compute_busy_pct",
-            "vgpus", "processes", "holder", "health", "draining", "drain", "control", "swap"})
+            "vgpus", "processes", "holder", "health", "load_migrations", "draining", "drain", "control", "swap"})
         self.assertEqual(set(gpu["health"]), {"failed", "why", "xid_errors", "ecc_errors", "last_xid", "last", "last_us"})
         self.assertEqual(set(gpu["swap"]), {"max_bytes", "pool_bytes", "pool_goal_bytes", "pool_used_bytes", "file_bytes",
                                             "file_used_bytes", "file_error", "capacity_bytes", "mover_pid", "decision", "mode", "turn_us"})

@@ -26,6 +26,9 @@ struct PlanAnswer {
 Result<plan::PlanPolicy> ParsePolicy(const std::string& name);
 std::string PolicyName(plan::PlanPolicy policy);
 
+// How often programs move between GPUs: a sentence without a full stop; empty: they stay where they are.
+std::string MovesText(const PlanAnswer& answer);
+
 // Tables, for people.
 std::string PlanText(const PlanAnswer& answer, bool colour);
 // docs/plan.md describes the fields.

@@ -210,6 +210,8 @@ std::string Plots(const PlanAnswer& answer) {
 
 std::string PlanHtml(const PlanAnswer& answer) {
   std::string notes;
+  if (const std::string moves = MovesText(answer); !moves.empty())
+    notes += "<li>" + moves + ". They are shown where they begin</li>";
   for (const std::string& note : answer.workload.notes) notes += "<li>" + Escaped(note) + "</li>";
   return fmt::format(
       R"html(<!doctype html>

@@ -115,12 +115,7 @@ std::string Summary(const PlanAnswer& answer) {
   if (answer.workload.interval > 0) {
     text += "More was used than a GPU has in " + Pct(plan.over) + " % of the GPUs' intervals.\n";
   }
-  if (answer.question.gpus_per_node > 1) {
-    text += "Programs move between the " + std::to_string(answer.question.gpus_per_node) +
-            " GPUs of a node: " + Counted(plan.moves, "move") + " as packed";
-    if (plan.simulated > 0) text += ", " + std::to_string(plan.moves_simulated) + " in the simulation";
-    text += ".\n";
-  }
+  if (const std::string moves = MovesText(answer); !moves.empty()) text += moves + ".\n";
   std::size_t goals = 0, kept = 0;
   for (std::size_t i = 0; i < plan.attained.size(); ++i) {
     if (!answer.workload.tenants[i].goal) continue;
@@ -152,6 +147,14 @@ Result<plan::PlanPolicy> ParsePolicy(const std::string& name) {
 
 std::string PolicyName(plan::PlanPolicy policy) {
   return std::ranges::find(kPolicies, policy, [](const auto& entry) { return entry.second; })->first;
+}
+
+std::string MovesText(const PlanAnswer& answer) {
+  if (answer.question.gpus_per_node == 1) return {};
+  std::string text = "Programs move between the " + std::to_string(answer.question.gpus_per_node) +
+                     " GPUs of a node: " + Counted(answer.plan.moves, "move") + " as packed";
+  if (answer.plan.simulated > 0) text += ", " + std::to_string(answer.plan.moves_simulated) + " in the simulation";
+  return text;
 }
 
 std::string PlanText(const PlanAnswer& answer, bool colour) {

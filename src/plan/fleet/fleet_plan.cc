@@ -183,8 +183,12 @@ Result<FleetPlan> PlanFleet(const Workload& workload, const PlanQuestion& questi
   }
   CountOver(needs, gpu, plan);
   if (balanced) {
-    for (std::size_t i = 0; i < plan.gpus.size(); ++i) plan.gpus[i].over = balanced->over[i];
+    for (std::size_t i = 0; i < plan.gpus.size(); ++i) {
+      plan.gpus[i].over = balanced->over[i];
+      plan.gpus[i].binds = balanced->over[i] > 0 ? NameOf(sched::Binds::kUse) : "";
+    }
     plan.over = balanced->Over();
+    plan.pods_over = balanced->tenants_over;
     plan.overfull = !balanced->Fits(gpu);
   }
   if (!question.simulates) return plan;

@@ -265,6 +265,8 @@ TEST(FleetPlan, ProgramsThatMoveBetweenTheGpusOfANodeNeedFewer) {
   const FleetPlan plan = PlanOf(Rotating(), question);
   ASSERT_EQ(plan.gpus.size(), 2U);
   EXPECT_EQ(plan.over, 0);
+  EXPECT_EQ(plan.pods_over, 0);
+  EXPECT_EQ(plan.gpus[0].binds, "");
   EXPECT_GE(plan.moves, 4U);
   EXPECT_GE(plan.moves_simulated, 4U);
   EXPECT_LE(plan.moves_simulated, 15U);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "sched/packing/town.h"
 
@@ -39,8 +40,9 @@ class Balancing {
     for (std::size_t home = 0; home < homes_.size(); ++home) {
       if (LoadOn(home, asked_[home]) > 1) AddFrom(home, candidates);
     }
-    std::ranges::sort(candidates, std::ranges::greater(), &Candidate::worth);
     if (candidates.empty()) return {};
+    std::ranges::sort(candidates, {},
+                      [](const Candidate& each) { return std::tuple(-each.worth, each.move.dweller, each.move.to); });
     const Town town(homes_, dwellers_);
     for (const Candidate& each : candidates) {
       const Dweller& dweller = dwellers_[each.move.dweller];

@@ -37,15 +37,21 @@ class NodeRecord {
       const std::vector<float> extra = MoveAll(at);
       for (std::size_t home = 0; home < homes_.size(); ++home) {
         IntervalUse use;
+        std::size_t there = 0;
         for (std::size_t i = 0; i < members_.size(); ++i) {
-          if (dwellers_[i].home == home) use.Add(tenants_[members_[i]].use, at);
+          if (dwellers_[i].home != home) continue;
+          use.Add(tenants_[members_[i]].use, at);
+          ++there;
         }
-        over[home] += BeyondWhole(use, RoomOf(gpu_)) + extra[home] > 0 ? 1 : 0;
+        if (BeyondWhole(use, RoomOf(gpu_)) + extra[home] <= 0) continue;
+        ++over[home];
+        tenants_over_ += there;
       }
     }
     return over;
   }
   std::size_t moves() const { return moves_; }
+  std::size_t tenants_over() const { return tenants_over_; }  // times intervals
 
  private:
   // What the moves of this interval take of each GPU's time, in UseSeries::kWholeInterval: they count as on one GPU,
@@ -91,6 +97,7 @@ class NodeRecord {
   std::vector<Dweller> dwellers_;  // of the members
   std::vector<Wanted> wanted_;
   std::size_t moves_ = 0;
+  std::size_t tenants_over_ = 0;
 };
 
 // On so many GPUs: each tenant, the largest first, goes to the node that has most left for each of its GPUs, and there
@@ -130,6 +137,7 @@ BalancedFleet Run(const std::vector<FleetTenant>& tenants, const FleetGpu& gpu, 
     for (const std::int32_t over : node.Run(intervals))
       fleet.over.push_back(static_cast<double>(over) / static_cast<double>(intervals));
     fleet.moves += node.moves();
+    fleet.tenants_over += static_cast<double>(node.tenants_over()) / static_cast<double>(intervals * tenants.size());
   }
   return fleet;
 }

@@ -12,6 +12,7 @@ namespace tessera::sched {
 struct BalancedFleet {
   Placement placement;       // where each program begins; the GPUs of a node lie side by side
   std::vector<double> over;  // of each GPU, the part of the intervals in which it was asked for more than it can do
+  double tenants_over = 0;   // part of all tenants' intervals that were on a GPU that was over, [0, 1]
   std::size_t moves = 0;     // of programs to other GPUs
 
   double Over() const;  // of all of them

@@ -83,6 +83,7 @@ TEST(PackNodes, SaysOfTooFewByHowMuch) {
   const BalancedFleet fleet = Pack(kThree, Card(2), 1, 1);
   EXPECT_EQ(fleet.placement.gpus, 1u);
   EXPECT_EQ(fleet.Over(), 1);
+  EXPECT_EQ(fleet.tenants_over, 1);
   EXPECT_THAT(fleet.over, Each(Le(1)));
 }
 

@@ -47,8 +47,8 @@ class Balancer {
 
   // Some GPU may be asked for too much, moves of memory included: whether it is worth the while to ask Next.
   bool AnyOver(const BalanceRules& rules) const;
-  // The next move, if any: it is begun, or fails. `ids`: of the dwellers, as many; one that moves is on both GPUs. None
-  // is left once there is none.
+  // The move that is to be begun now; nullopt: none. To be asked until there is none. `ids`: of the dwellers, as many;
+  // one that moves is on both GPUs.
   std::optional<Rehoming::Move> Next(std::vector<Home> homes, const std::vector<Dweller>& dwellers,
                                      const std::vector<VgpuId>& ids, BalanceRules rules, Nanos now);
 

@@ -20,9 +20,23 @@ sched::BalanceRules RulesOf(const VGpuTable::Gpus& gpus) {
   return {.bytes_per_second = swaps ? kBytesPerSecond : 0};
 }
 
-// A goal of latency would be missed on the way, and a gang has its GPUs by intent.
-bool Rests(const VGpu& vgpu) {
-  return !vgpu.spec.gang.empty() || (vgpu.spec.goal && std::holds_alternative<sched::LatencyGoal>(*vgpu.spec.goal));
+// An operator or its owner holds it, or a program in it.
+bool Frozen(const VGpu& vgpu) {
+  return vgpu.spec.frozen || std::ranges::any_of(vgpu.processes, &Process::FrozenByOperator);
+}
+
+// A goal of latency would be missed on the way, a gang has its GPUs by intent, and what is frozen would have to run to
+// leave.
+bool Stays(const VGpu& vgpu) {
+  return !vgpu.spec.gang.empty() || Frozen(vgpu) ||
+         (vgpu.spec.goal && std::holds_alternative<sched::LatencyGoal>(*vgpu.spec.goal));
+}
+
+// The part of a GPU that it can use. Others of a space run at the same time.
+double MostOf(const VGpu& vgpu) {
+  if (Frozen(vgpu)) return 0;
+  const sched::Shares& shares = vgpu.spec.compute;
+  return std::min(shares.limit_pct, vgpu.spec.space.empty() ? 100 : shares.space.sm_pct) / 100;
 }
 
 }  // namespace
@@ -38,17 +52,16 @@ LoadBalancer::LoadBalancer(EventLoop& loop, VGpuTable& table, const VGpuTable::G
       timer_(loop, [this] { Look(MonotonicNow()); }) {}
 
 void LoadBalancer::Configure(bool on, Nanos now) {
+  on &= gpus_.size() > 1;
   if (std::exchange(on_, on) == on) return;
   balancer_ = {};
   timer_.Arm(on ? now : kNever);
 }
 
-// Waits for its own limit are no work for this GPU, nor would they be for another one. Others of a space run at the
-// same time.
+// Waits for its own limit are no work for this GPU, nor would they be for another one.
 sched::Balancer::Seen LoadBalancer::See(const VGpu& vgpu, Nanos now) const {
   GpuServer& gpu = *gpus_[vgpu.gpu];
   const StandingLog::Figures standing = vgpu.standing.At(now);
-  const sched::Shares& shares = vgpu.spec.compute;
   MoveEstimate estimate;
   estimate.Add(gpu.Placement(), vgpu);
   sched::Balancer::Seen seen{
@@ -56,10 +69,10 @@ sched::Balancer::Seen LoadBalancer::See(const VGpu& vgpu, Nanos now) const {
       .gpu = vgpu.gpu,
       .ran = gpu.Time().FiguresOf(vgpu, now).usage.busy,
       .had_work = standing.with_work - standing.throttled_time + vgpu.memory_pressure.At(now).total,
-      .most = std::min(shares.limit_pct, vgpu.spec.space.empty() ? 100 : shares.space.sm_pct) / 100,
+      .most = MostOf(vgpu),
       .pause = static_cast<Nanos>(estimate.Seconds() * kSecond),
       .moves = queue_.Moves(vgpu.id),
-      .stays = Rests(vgpu)};
+      .stays = Stays(vgpu)};
   for (const Process* process : vgpu.processes) seen.memory += process->memory.Current();
   return seen;
 }

@@ -72,6 +72,20 @@ class Balance(MovingTest):
             tenant.finish()
         self.assertEqual((self.gpus_of("first", "second"), self.sent()), ([0, 0], 1))
 
+    def test_what_is_frozen_stays_and_wants_nothing(self):
+        tenants = [self.tenant_in(name, "--kernel-us", 1000) for name in ("first", "second", "third")]
+        for tenant in tenants:
+            tenant.makes_progress()
+        self.tessera("freeze", "first")
+        self.switch(ON)
+        wait_for("one on the other GPU", lambda: sorted(self.gpus_of("second", "third")) == [0, 1])
+        self.assertIn("GPU 0 is asked for 200 % of its time", self.daemon_log())
+        self.assertEqual(self.gpus_of("first"), [0])
+        self.tessera("thaw", "first")
+        for tenant in tenants:
+            tenant.makes_progress(5)
+            tenant.finish()
+
 
 if __name__ == "__main__":
     unittest.main()
