@@ -26,9 +26,9 @@ bool Frozen(const VGpu& vgpu) {
 }
 
 // A goal of latency would be missed on the way, a gang has its GPUs by intent, and what is frozen would have to run to
-// leave.
+// leave. A program that has begun, and does not use the GPU yet, would not find it.
 bool Stays(const VGpu& vgpu) {
-  return !vgpu.spec.gang.empty() || Frozen(vgpu) ||
+  return !vgpu.spec.gang.empty() || Frozen(vgpu) || vgpu.joined > vgpu.processes.size() ||
          (vgpu.spec.goal && std::holds_alternative<sched::LatencyGoal>(*vgpu.spec.goal));
 }
 

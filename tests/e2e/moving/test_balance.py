@@ -1,12 +1,13 @@
 """rebalance.load: vGPUs leave a GPU that is asked for more time than it has."""
 import pathlib
+import subprocess
 import sys
 import unittest
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent.parent))
 from moving import MovingTest  # noqa: E402
 
-from harness import wait_for  # noqa: E402
+from harness import BIN, Shell, wait_for  # noqa: E402
 
 ON = "[rebalance]\nload = true\n"
 
@@ -71,6 +72,21 @@ class Balance(MovingTest):
             tenant.makes_progress(5)
             tenant.finish()
         self.assertEqual((self.gpus_of("first", "second"), self.sent()), ([0, 0], 1))
+
+    def test_a_program_that_has_begun_finds_its_gpu(self):
+        begins = Shell(self.run_in("first", BIN / "driver_shell", stdin=subprocess.PIPE))
+        begins.ok("init")
+        tenants = [self.tenant_in(name, "--kernel-us", 1000) for name in ("first", "second")]
+        for tenant in tenants:
+            tenant.makes_progress()
+        self.switch(ON)
+        wait_for("the other one on the other GPU", lambda: 1 in self.gpus_of("first", "second"))
+        self.assertEqual(self.gpus_of("first", "second"), [0, 1])
+        begins.ok("context")
+        begins.ok("launch", 1)
+        for tenant in tenants:
+            tenant.makes_progress(5)
+            tenant.finish()
 
     def test_what_is_frozen_stays_and_wants_nothing(self):
         tenants = [self.tenant_in(name, "--kernel-us", 1000) for name in ("first", "second", "third")]
