@@ -1,5 +1,5 @@
 """Random operations on programs that leave their GPUs, come back, go to others, are frozen and evicted, or end; and on
-who does that.
+who does that. Meanwhile the daemon moves some by itself (rebalance.load).
 
 $TESSERA_MOVING_STEPS: how many (100); $TESSERA_MOVING_SEED: which (another one each time, printed where the test fails)."""
 import os
@@ -15,6 +15,7 @@ GANG = ("gang-0", "gang-1")  # vGPUs of one program
 
 class RandomMoving(MovingTest):
     SPEC = "2x1GiB"
+    CONFIG = MovingTest.CONFIG + "[rebalance]\nload = true\n"
     SIZE = 192 * MIB
 
     def setUp(self):
