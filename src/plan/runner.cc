@@ -26,11 +26,10 @@ Nanos Runner::NextEvent(Nanos now) const {
   return next;
 }
 
-Result<void> Runner::Migrate(Gpu& to, double out_bytes_per_second, Nanos pause, Nanos now) {
+Result<void> Runner::Migrate(Gpu& to, Nanos pause, Nanos now) {
   Part& part = parts_.front();
   const MemoryModel::Luggage luggage = gpus_.front()->Remove(part, now);
-  const double seconds = static_cast<double>(luggage.resident) / out_bytes_per_second;
-  const Nanos at = now + pause + static_cast<Nanos>(seconds * kSecond);
+  const Nanos at = now + pause + luggage.out_for;
   if (auto arrived = to.Arrive(part, program_.terms, luggage, at, now); !arrived) {
     (void)gpus_.front()->Arrive(part, program_.terms, luggage, at, now);
     return arrived;

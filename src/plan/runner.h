@@ -29,7 +29,7 @@ class Runner {
 
   // A program on one GPU goes to another one of the same type: it stands still until its memory is out, and for `pause`
   // besides. Its memory is in host memory then. An error if that GPU does not take it: then it is where it was.
-  Result<void> Migrate(Gpu& to, double out_bytes_per_second, Nanos pause, Nanos now);
+  Result<void> Migrate(Gpu& to, Nanos pause, Nanos now);
   // It is on its way.
   bool Migrates(Nanos now) const { return now < arrives_at_; }
 

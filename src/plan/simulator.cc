@@ -9,7 +9,6 @@ Simulator::Simulator(const std::vector<GpuSpec>& gpus, std::uint64_t seed) : see
   if (!gpus.empty()) gangs_.Configure(gpus.front().residency);
   for (const GpuSpec& spec : gpus) {
     gpus_.push_back(std::make_unique<Gpu>(spec, seed + gpus_.size(), violations_));
-    out_bytes_per_second_.push_back(spec.moves.out_bytes_per_second);
   }
 }
 
@@ -68,7 +67,7 @@ Result<void> Simulator::Migrate(sched::VgpuId id, std::size_t to, Nanos pause) {
   if (runner.gpus().size() > 1) return Fail(ENOTSUP, "a program on several GPUs does not move");
   const std::size_t from = IndexOf(runner.gpus().front());
   if (from == to) return {};
-  if (auto moved = runner.Migrate(*gpus_[to], out_bytes_per_second_[from], pause, now_); !moved) return moved;
+  if (auto moved = runner.Migrate(*gpus_[to], pause, now_); !moved) return moved;
   turns_.erase({from, id});
   return {};
 }
@@ -105,15 +104,15 @@ void Simulator::Run(Nanos duration) {
 }
 
 void Simulator::RunUntil(Nanos end, const Island& island) {
-  steps_without_time_ = 0;
+  int steps_without_time = 0;
   while (violations().empty()) {
     Settle(island);
     ++events_;
     const Nanos next = std::max(now_, NextEvent(island));
     if (next > end) break;
     constexpr int kMostSteps = 10'000;
-    steps_without_time_ = next == now_ ? steps_without_time_ + 1 : 0;
-    violations_.Require(steps_without_time_ < kMostSteps, "time stands still", now_);
+    steps_without_time = next == now_ ? steps_without_time + 1 : 0;
+    violations_.Require(steps_without_time < kMostSteps, "time stands still", now_);
     Elapse(next, island);
     for (Gpu* gpu : island.gpus) gpu->Step(now_);
     for (Runner* runner : island.runners) runner->Step(now_);

@@ -80,7 +80,6 @@ class Simulator {
   void Elapse(Nanos until, const Island& island);
 
   const std::uint64_t seed_;
-  std::vector<double> out_bytes_per_second_;  // of the GPUs
   Violations violations_;
   std::vector<std::unique_ptr<Gpu>> gpus_;
   std::map<sched::VgpuId, std::unique_ptr<Runner>> runners_;
@@ -89,7 +88,6 @@ class Simulator {
   bool has_gangs_ = false;  // or had: programs on several GPUs
   Nanos now_ = 0;           // of the island that runs
   std::uint64_t events_ = 0;
-  int steps_without_time_ = 0;
   Nanos window_ = 0;
   Nanos window_end_ = kNever;
 };

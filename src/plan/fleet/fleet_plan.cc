@@ -61,7 +61,7 @@ std::string WhyNever(const Tenant& tenant, const std::vector<sched::FleetTenant>
   return "it uses more of a GPU than there is, in more than " + Percent(gpu.most_over) + " of the time";
 }
 
-// What each tenant uses on average, in the record by which they are placed.
+// Mean use of each tenant in the record by which they are placed.
 std::vector<double> SizesFor(const Workload& workload, const std::vector<sched::FleetTenant>& needs,
                              const sched::FleetGpu& gpu, const PlanQuestion& question) {
   std::vector<double> sizes;
@@ -142,6 +142,18 @@ void CountOver(const std::vector<sched::FleetTenant>& needs, const sched::FleetG
   plan.pods_over = pods > 0 ? pods_over / pods : 0;
 }
 
+// The same where tenants move.
+void NoteMoves(const sched::BalancedFleet& balanced, const sched::FleetGpu& gpu, FleetPlan& plan) {
+  for (std::size_t i = 0; i < plan.gpus.size(); ++i) {
+    plan.gpus[i].over = balanced.over[i];
+    plan.gpus[i].binds = balanced.over[i] > 0 ? NameOf(sched::Binds::kUse) : "";
+  }
+  plan.over = balanced.Over();
+  plan.pods_over = balanced.tenants_over;
+  plan.overfull = !balanced.Fits(gpu);
+  plan.moves = balanced.moves;
+}
+
 }  // namespace
 
 Result<FleetPlan> PlanFleet(const Workload& workload, const PlanQuestion& question) {
@@ -164,7 +176,6 @@ Result<FleetPlan> PlanFleet(const Workload& workload, const PlanQuestion& questi
     if (!packed) return std::unexpected(packed.error());
     balanced = std::move(*packed);
     plan.placement = balanced->placement;
-    plan.moves = balanced->moves;
   } else {
     plan.placement = Pack(needs, gpu, question.policy, question.gpus);
   }
@@ -182,15 +193,7 @@ Result<FleetPlan> PlanFleet(const Workload& workload, const PlanQuestion& questi
     for (const std::size_t on : plan.placement.seats[tenant].gpus) plan.gpus[on].tenants.push_back(tenant);
   }
   CountOver(needs, gpu, plan);
-  if (balanced) {
-    for (std::size_t i = 0; i < plan.gpus.size(); ++i) {
-      plan.gpus[i].over = balanced->over[i];
-      plan.gpus[i].binds = balanced->over[i] > 0 ? NameOf(sched::Binds::kUse) : "";
-    }
-    plan.over = balanced->Over();
-    plan.pods_over = balanced->tenants_over;
-    plan.overfull = !balanced->Fits(gpu);
-  }
+  if (balanced) NoteMoves(*balanced, gpu, plan);
   if (!question.simulates) return plan;
   if (auto evaluated = Evaluate(workload, question, plan); !evaluated) return std::unexpected(evaluated.error());
   return plan;

@@ -186,14 +186,13 @@ std::vector<sched::FleetTenant> NeedsOf(const Workload& workload, const GpuModel
 
 sched::FleetGpu FleetGpuOf(const Workload& workload, const GpuModel& gpu, PlanPolicy policy) {
   const bool tessera = policy == PlanPolicy::kTessera;
-  sched::FleetGpu fleet{
-      .memory = gpu.memory,
-      .move_bytes_per_second = std::min(gpu.moves.out_bytes_per_second, gpu.moves.in_bytes_per_second),
-      .interval = workload.interval,
-      .pause = gpu.moves.migration,
-      .moves_memory = tessera,
-      .has_spaces = tessera,
-      .shares_time = policy != PlanPolicy::kMemory};
+  sched::FleetGpu fleet{.memory = gpu.memory,
+                        .move_bytes_per_second = gpu.moves.BytesPerSecond(),
+                        .interval = workload.interval,
+                        .pause = gpu.moves.migration,
+                        .moves_memory = tessera,
+                        .has_spaces = tessera,
+                        .shares_time = policy != PlanPolicy::kMemory};
   return fleet;
 }
 

@@ -1,28 +1,18 @@
 #include "plan/fleet/node_balancer.h"
 
-#include <algorithm>
-
 namespace tessera::plan {
-namespace {
-
-double BytesPerSecond(const GpuModel& gpu) {
-  return std::min(gpu.moves.out_bytes_per_second, gpu.moves.in_bytes_per_second);
-}
-
-}  // namespace
-
 NodeBalancer::NodeBalancer(Simulator& simulator, const GpuModel& gpu, std::size_t gpus)
     : simulator_(simulator),
       gpu_(gpu),
       homes_(gpus, {.memory = gpu.memory, .place = UINT64_MAX, .resident = gpu.memory}),
-      rules_({.bytes_per_second = BytesPerSecond(gpu)}) {}
+      rules_({.bytes_per_second = gpu.moves.BytesPerSecond()}) {}
 
 std::vector<sched::Balancer::Seen> NodeBalancer::See() const {
   std::vector<sched::Balancer::Seen> all;
   for (const sched::VgpuId program : programs_) {
     const PartFigures figures = simulator_.Of(program);
     const std::uint64_t memory = simulator_.AllocatedBy(program);
-    const double seconds = 2 * static_cast<double>(memory) / BytesPerSecond(gpu_);
+    const double seconds = 2 * static_cast<double>(memory) / gpu_.moves.BytesPerSecond();
     all.push_back({.vgpu = program,
                    .gpu = simulator_.GpuOf(program),
                    .ran = figures.executed,

@@ -100,7 +100,7 @@ Program BeginsBefore(Program program, Nanos record) {
 
 Nanos TimeToArrive(const Tenant& tenant, const GpuModel& gpu) {
   const auto bytes = static_cast<double>(tenant.memory + gpu.moves.context);
-  const double seconds = 0.1 + 2 * bytes / std::min(gpu.moves.out_bytes_per_second, gpu.moves.in_bytes_per_second);
+  const double seconds = 0.1 + 2 * bytes / gpu.moves.BytesPerSecond();
   return static_cast<Nanos>(seconds * kSecond);
 }
 

@@ -42,8 +42,11 @@ MemoryModel::Luggage MemoryModel::Remove(const Part& part) {
   const Member& member = members_.at(part.vgpu);
   const std::size_t gone = member.vgpu;
   const sched::ProcessResidence& process = state_.vgpus[gone].processes.front();
+  const std::uint64_t resident = process.allocated - std::min(process.allocated, process.swapped);
+  const double seconds = static_cast<double>(resident) / costs_.out_bytes_per_second;
   const Luggage luggage{.allocated = process.allocated,
-                        .resident = process.allocated - std::min(process.allocated, process.swapped),
+                        .resident = resident,
+                        .out_for = static_cast<Nanos>(seconds * kSecond),
                         .allocates = member.allocates};
   out_.Forget(state_.vgpus[gone].processes.front().id);
   in_.Forget(state_.vgpus[gone].processes.front().id);

@@ -23,11 +23,12 @@ class MemoryModel {
 
   void Add(Part& part, const MemoryTerms& terms);
   void Update(const Part& part);
-  // What a program has that leaves the GPU.
+  // Memory of a program that leaves the GPU.
   struct Luggage {
-    std::uint64_t allocated = 0;  // bytes,
-    std::uint64_t resident = 0;   // of these on the GPU
-    std::uint64_t allocates = 0;  // what it has once it has the room that it waits for
+    std::uint64_t allocated = 0;  // bytes
+    std::uint64_t resident = 0;   // of these on the GPU; they go to host memory,
+    Nanos out_for = 0;            // which takes so long
+    std::uint64_t allocates = 0;  // bytes that it has once it has the room that it waits for
   };
   Luggage Remove(const Part& part);
   // A program comes from another GPU, and is there at `at`, held until then. Its memory is in host memory.

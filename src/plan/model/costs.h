@@ -1,6 +1,7 @@
 // Costs on a simulated GPU, and the way in which it is shared. The defaults are an H200's (docs/hardware-log.md).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/clock.h"
@@ -44,6 +45,9 @@ struct MoveCosts {
                                            // memory up
   std::uint64_t context = 0;               // bytes that each program pins before it allocates
   Nanos migration = kSecond;  // a program that goes to another GPU stands still, besides its memory's moves
+
+  // Each way, while memory moves both ways.
+  double BytesPerSecond() const { return std::min(out_bytes_per_second, in_bytes_per_second); }
 };
 
 struct GpuSpec {

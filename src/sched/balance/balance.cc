@@ -17,8 +17,8 @@ struct Asked {
 
 double SecondsOf(Nanos time) { return static_cast<double>(time) / kSecond; }
 
-// What a load beyond the GPU's time costs each second: of two equal sums, that which is spread over more GPUs costs
-// less, as each vGPU is kept from less of what it wants.
+// Cost of a load beyond the GPU's time, each second. Of two equal sums, that which is spread over more GPUs costs less,
+// as each vGPU is kept from less of what it wants.
 double CostOf(double load) {
   const double over = std::max(0.0, load - 1);
   return over + over * over / 2;
@@ -41,8 +41,9 @@ class Balancing {
       if (LoadOn(home, asked_[home]) > 1) AddFrom(home, candidates);
     }
     if (candidates.empty()) return {};
-    std::ranges::sort(candidates, {},
-                      [](const Candidate& each) { return std::tuple(-each.worth, each.move.dweller, each.move.to); });
+    std::ranges::sort(candidates, {}, [](const Candidate& each) {
+      return std::tuple(-each.worth, each.filled, each.move.dweller, each.move.to);
+    });
     const Town town(homes_, dwellers_);
     for (const Candidate& each : candidates) {
       const Dweller& dweller = dwellers_[each.move.dweller];
@@ -54,12 +55,16 @@ class Balancing {
 
  private:
   struct Candidate {
-    double worth = 0;  // seconds of a GPU
+    double worth = 0;   // seconds of a GPU
+    double filled = 0;  // its new GPU: time that is wanted of it, and memory that is worked with, as parts
     Rehoming::Move move;
   };
 
   double LoadOn(std::size_t home, const Asked& asked) const {
     return LoadOf(asked.time, asked.working, static_cast<double>(homes_[home].memory), rules_);
+  }
+  double FilledOn(std::size_t home, const Asked& asked) const {
+    return asked.time + asked.working / std::max(1.0, static_cast<double>(homes_[home].memory));
   }
   void Change(Asked& asked, std::size_t dweller, int sign) const {
     asked.time += sign * wanted_[dweller].time;
@@ -83,7 +88,7 @@ class Balancing {
         Change(with, i, 1);
         const double gain = before + CostOf(LoadOn(to, asked_[to])) - after - CostOf(LoadOn(to, with));
         const double worth = gain * SecondsOf(wanted_[i].lasts) - wanted_[i].time * SecondsOf(wanted_[i].pause);
-        if (worth > rules_.least_worth) candidates.push_back({worth, {i, to}});
+        if (worth > rules_.least_worth) candidates.push_back({worth, FilledOn(to, with), {i, to}});
       }
     }
   }

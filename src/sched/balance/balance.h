@@ -10,13 +10,13 @@
 
 namespace tessera::sched {
 
-// What a vGPU wants of a GPU now.
+// A vGPU's wish for a GPU now.
 struct Wanted {
   double time = 0;             // part of the GPU's time, [0, 1]
   std::uint64_t memory = 0;    // bytes that it works with; 0: it has no work
   Nanos pause = 0;             // it stands still for so long if it moves
   Nanos lasts = 30 * kSecond;  // this is expected to stay so for so long
-  bool stays = false;          // for now, as it has moved lately
+  bool stays = false;          // it is not to move, whatever it wants
 };
 
 // The part of a GPU's time that a vGPU would use if nobody were in its way, [0, 1]. In a time of this length it had
@@ -38,8 +38,9 @@ double LoadOf(double time, double working_bytes, double gpu_bytes, const Balance
 
 // The move that is worth most: by which most work is done that is wanted beyond the GPUs' time, as long as that lasts,
 // less the work of the vGPU itself that is not done while it moves; of a vGPU that is in no space and has no program in
-// common with another one, to a GPU of the same type that has room for its promises. nullopt: there is none. `wanted`:
-// of the dwellers, as many.
+// common with another one, to a GPU of the same type that has room for its promises. Where several GPUs help alike, to
+// the one that has most left, so that it is the last to be asked for too much. nullopt: there is none. `wanted`: of the
+// dwellers, as many.
 std::optional<Rehoming::Move> Balance(const std::vector<Home>& homes, const std::vector<Dweller>& dwellers,
                                       const std::vector<Wanted>& wanted, const BalanceRules& rules);
 

@@ -96,6 +96,16 @@ TEST(Balance, OfTwoThatHelpAlikeTheCheaperOneMoves) {
   EXPECT_EQ(node.Best(), (Move{1, 1}));
 }
 
+TEST(Balance, OfGpusThatHelpAlikeTheEmptiestTakesIt) {
+  Node node(4);
+  node.Add(0, 1);
+  node.Add(0, 0.6, 20 * kGiB);
+  node.Add(1, 0.3, 30 * kGiB);
+  node.Add(2, 0.3, kGiB);
+  node.Add(3, 0.35, kGiB);
+  EXPECT_EQ(node.Best(), (Move{1, 2})) << "memory counts as time does";
+}
+
 TEST(Balance, GpusWithTimeToSpareAreLeftAlone) {
   Node node(2);
   node.Add(0, 0.5);

@@ -22,6 +22,7 @@ class NodeRecord {
   NodeRecord(const std::vector<FleetTenant>& tenants, const FleetGpu& gpu, std::size_t gpus)
       : tenants_(tenants),
         gpu_(gpu),
+        room_(RoomOf(gpu)),
         rules_({.bytes_per_second = gpu.move_bytes_per_second, .turn = gpu.turn, .most_moving = gpu.most_moving}),
         homes_(gpus, {.memory = gpu.memory, .place = UINT64_MAX, .resident = gpu.memory}) {}
 
@@ -43,7 +44,7 @@ class NodeRecord {
           use.Add(tenants_[members_[i]].use, at);
           ++there;
         }
-        if (BeyondWhole(use, RoomOf(gpu_)) + extra[home] <= 0) continue;
+        if (BeyondWhole(use, room_) + extra[home] <= 0) continue;
         ++over[home];
         tenants_over_ += there;
       }
@@ -57,15 +58,14 @@ class NodeRecord {
   // What the moves of this interval take of each GPU's time, in UseSeries::kWholeInterval: they count as on one GPU,
   // where memory makes room and comes back. One that has no time left for its own move makes its GPU be over.
   std::vector<float> MoveAll(std::size_t at) {
-    const IntervalRoom room = RoomOf(gpu_);
     const double interval = static_cast<double>(gpu_.interval) / kSecond;
     wanted_.clear();
     for (const std::size_t member : members_) {
       const UseSeries& use = tenants_[member].use;
       // What was idle has its memory in host memory, as a rule.
       const double moves = use.woken[at] > 0 ? 1 : 2;
-      const double takes = moves * static_cast<double>(use.memory[at]) * room.by_interval / UseSeries::kWholeInterval;
-      const double comes_in = static_cast<double>(use.woken[at]) * room.by_interval;
+      const double takes = moves * static_cast<double>(use.memory[at]) * room_.by_interval / UseSeries::kWholeInterval;
+      const double comes_in = static_cast<double>(use.woken[at]) * room_.by_interval;
       wanted_.push_back({.time = (static_cast<double>(use.duty[at]) + comes_in) / UseSeries::kWholeInterval,
                          .memory = static_cast<std::uint64_t>(use.active[at]) * kMiB,
                          .pause = gpu_.pause + static_cast<Nanos>(takes * interval * kSecond)});
@@ -77,7 +77,7 @@ class NodeRecord {
       Wanted& wanted = wanted_[move->dweller];
       std::size_t& home = dwellers_[move->dweller].home;
       const UseSeries& use = tenants_[members_[move->dweller]].use;
-      const float one_way = static_cast<float>(use.memory[at]) * room.by_interval;
+      const float one_way = static_cast<float>(use.memory[at]) * room_.by_interval;
       if (use.woken[at] == 0) extra[home] += one_way;
       home = move->to;
       extra[home] += one_way;
@@ -91,6 +91,7 @@ class NodeRecord {
 
   const std::vector<FleetTenant>& tenants_;
   const FleetGpu& gpu_;
+  const IntervalRoom room_;
   const BalanceRules rules_;
   const std::vector<Home> homes_;
   std::vector<std::size_t> members_;

@@ -30,7 +30,7 @@ class Balancer {
   static constexpr Nanos kLeastLasts = 30 * kSecond;
   static constexpr double kLeastWorth = 20;  // seconds of a GPU
 
-  // What a vGPU did until now.
+  // Figures of a vGPU until now.
   struct Seen {
     VgpuId vgpu = 0;
     std::size_t gpu = 0;

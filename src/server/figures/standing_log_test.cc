@@ -29,6 +29,7 @@ TEST(StandingLog, CountsWhatKeepsAVGpuFromItsGpu) {
   EXPECT_EQ(log.At(60).throttled, 1u);
   EXPECT_TRUE(log.Note(60, Standing::kIdle, WaitReason::kNone));
   EXPECT_EQ(log.At(70).throttled_time, 10);
+  EXPECT_EQ(log.At(70).with_work, 58) << "from 2 to 60, running or waiting";
 }
 
 }  // namespace
