@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """run_unittest.py FILE [ARGUMENT...]: runs a Python test file as CTest does.
 
-The file runs as if it were called itself. Its last line is a report for tools/check_skips.py: which tests ran, which of
-them failed and which were skipped and why, in JSON. $TESSERA_EXCLUDED_TESTS, a list in JSON, names tests that are left
+The file runs as if it were called itself. Its last line is a report for tools/check_skips.py: which tests ran, and which of
+them failed or were skipped and why, in JSON. $TESSERA_EXCLUDED_TESTS, a list in JSON, names tests that are left
 out (tools/arm64_test.py).
 """
 import fnmatch
@@ -22,6 +22,12 @@ def name(test):
     return test.id().removeprefix("__main__.")
 
 
+def reason(trace):
+    """The first line of the exception that a traceback ends with."""
+    lines = trace[trace.rfind("Traceback"):].splitlines()[1:]
+    return next((line for line in lines if line and not line.startswith(" ")), "")
+
+
 class Result(unittest.TextTestResult):
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
@@ -32,10 +38,10 @@ class Result(unittest.TextTestResult):
         super().startTest(test)
 
     def report(self):
-        failed = {name(getattr(test, "test_case", test)) for test, _ in self.failures + self.errors}
-        failed |= {name(test) for test in self.unexpectedSuccesses}
+        failed = {name(getattr(test, "test_case", test)): reason(trace) for test, trace in self.failures + self.errors}
+        failed |= {name(test): "it was expected to fail" for test in self.unexpectedSuccesses}
         skipped = {name(getattr(test, "test_case", test)): why for test, why in self.skipped}
-        return {"ran": self.ran, "failed": sorted(failed), "skipped": skipped}
+        return {"ran": self.ran, "failed": failed, "skipped": skipped}
 
 
 class Loader(unittest.TestLoader):

@@ -31,7 +31,7 @@ NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 class Test:
     name: str
     status: str  # "passed", "failed" or "skipped"
-    reason: str = ""  # of a skip
+    reason: str = ""  # of a skip or a failure
 
 
 def gtest_reason(output):
@@ -43,10 +43,10 @@ def gtest_reason(output):
 def python_tests(file, report, file_failed):
     """The tests of one Python file. A skipped class or module has no methods that ran; it counts as one test."""
     skipped = {tidy(name): reason for name, reason in report["skipped"].items()}
-    failed = {tidy(name) for name in report["failed"]}
+    failed = {tidy(name): reason for name, reason in report["failed"].items()}
     for name in sorted({*report["ran"], *skipped, *failed}):
         status = "failed" if name in failed else "skipped" if name in skipped else "passed"
-        yield Test(f"{file}:{name}", status, skipped.get(name, ""))
+        yield Test(f"{file}:{name}", status, failed.get(name) or skipped.get(name, ""))
     if file_failed and not failed:
         yield Test(file, "failed")  # it died, or something after the tests failed
 
@@ -116,12 +116,12 @@ def main():
         sys.exit(f"{arguments.junit} does not exist: CTest did not finish")
     tests = list(read_tests(arguments.junit.read_text(errors="replace")))
     wrong = list(faults(tests, read_allowed(ALLOWED.read_text()), machine_conditions.holds, arguments.whole))
-    failed = [test.name for test in tests if test.status == "failed"]
+    failed = [test for test in tests if test.status == "failed"]
     for test in tests:
         if test.status == "skipped":
             print(f"skipped: {test.name}: {test.reason}")
-    for name in failed:
-        print(f"FAILED: {name}")
+    for test in failed:
+        print(f"FAILED: {test.name}" + (f": {test.reason}" if test.reason else ""))
     for line in wrong:
         print(f"FAULT: {line}")
     print(f"tests: {summary(tests)}" + (f"; {len(wrong)} of the skips are faults" if wrong else ""))

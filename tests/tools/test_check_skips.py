@@ -50,14 +50,14 @@ class Reading(unittest.TestCase):
         self.assertEqual(self.read(case("A.B", output="\x1b[31m\x00\x08")), [("A.B", "passed", "")])
 
     def test_python_tests_are_told_apart(self):
-        report = {"ran": ["A.a", "A.b", "A.c"], "failed": ["A.b"], "skipped": {"A.c": "not root", "setUpClass (__main__.B)": "x"}}
+        report = {"ran": ["A.a", "A.b", "A.c"], "failed": {"A.b": "it broke"}, "skipped": {"A.c": "not root", "setUpClass (__main__.B)": "x"}}
         output = f"noise\n{check_skips.REPORT}{json.dumps(report)}\n"
         self.assertEqual(self.read(case("e2e.x", "fail", output)),
-                         [("e2e.x:A.a", "passed", ""), ("e2e.x:A.b", "failed", ""), ("e2e.x:A.c", "skipped", "not root"),
+                         [("e2e.x:A.a", "passed", ""), ("e2e.x:A.b", "failed", "it broke"), ("e2e.x:A.c", "skipped", "not root"),
                           ("e2e.x:B.setUpClass", "skipped", "x")])
 
     def test_a_python_file_that_dies_has_failed(self):
-        report = json.dumps({"ran": ["A.a"], "failed": [], "skipped": {}})
+        report = json.dumps({"ran": ["A.a"], "failed": {}, "skipped": {}})
         self.assertEqual(self.read(case("e2e.x", "fail", f"{check_skips.REPORT}{report}\n")),
                          [("e2e.x:A.a", "passed", ""), ("e2e.x", "failed", "")])
         self.assertEqual(self.read(case("e2e.x", "fail", "Traceback")), [("e2e.x", "failed", "")])
@@ -138,6 +138,11 @@ if __name__ == "__main__":
     def test_without_it_all_is_well(self):
         done = self.check(self.FILE.replace('self.skipTest("no reason")', "pass"))
         self.assertEqual((done.returncode, done.stdout), (0, "tests: 2 passed, 0 failed, 0 skipped\n"), done.stderr)
+
+    def test_a_failure_and_its_reason(self):
+        done = self.check(self.FILE.replace('self.skipTest("no reason")', 'self.assertEqual("a\\nb", "a\\nc")'))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("FAILED: e2e.test_x:A.test_is_skipped: AssertionError: 'a\\nb' != 'a\\nc'\n", done.stdout)
 
     def test_a_run_without_tests_fails(self):
         (self.folder / "tests.xml").write_text(junit())

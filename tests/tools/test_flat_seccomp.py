@@ -1,9 +1,11 @@
 """The flat profile, from the one that podman's package has."""
 import json
 import pathlib
+import sys
 import unittest
 
-import flat_seccomp
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import flat_seccomp  # noqa: E402
 
 PROFILE = json.loads(pathlib.Path("/usr/share/containers/seccomp.json").read_text())
 
