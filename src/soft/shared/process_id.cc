@@ -55,7 +55,8 @@ Stat ReadStat(pid_t pid) {
   return ReadStat(text);
 }
 
-// 0 if there is no such process, or it is another user's.
+// 0 if there is no such process, or this one may not ask: it is another user's, or has more capabilities than this one
+// (ptrace(2), PTRACE_MODE_READ).
 std::uint32_t NamespaceOf(const char* pid) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%s/ns/pid", pid);
@@ -74,7 +75,8 @@ std::uint32_t OwnNamespace() {
   return known;
 }
 
-// The number of a process in the innermost namespace that it is in, the last one of its NSpid line; 0 if it has ended.
+// The number of a process in the innermost namespace that it is in, the last one of its NSpid line, which all may read;
+// 0 if it has ended.
 pid_t InnermostPid(const char* pid) {
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%s/status", pid);
@@ -86,12 +88,15 @@ pid_t InnermostPid(const char* pid) {
   return 0;
 }
 
-// The number here of a process in a namespace within ours, 0 if there is none. Looks through all of /proc.
+// The number here of a process in a namespace within ours, 0 if there is none. Looks through all of /proc. Where the
+// namespace may not be asked for, the number inside and the start have to do.
 pid_t Find(const ProcessId& process) {
   const std::unique_ptr<DIR, int (*)(DIR*)> proc(opendir("/proc"), closedir);
   while (const dirent* entry = proc ? readdir(proc.get()) : nullptr) {
     const pid_t pid = std::atoi(entry->d_name);
-    if (pid <= 0 || NamespaceOf(entry->d_name) != process.pid_namespace) continue;
+    if (pid <= 0) continue;
+    const std::uint32_t seen = NamespaceOf(entry->d_name);
+    if (seen != 0 && seen != process.pid_namespace) continue;
     if (InnermostPid(entry->d_name) == process.pid && ReadStat(pid).start_time == process.start_time) return pid;
   }
   return 0;

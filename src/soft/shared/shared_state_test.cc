@@ -1,11 +1,14 @@
 #include "soft/shared/shared_state.h"
 
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
+#include <array>
 #include <fstream>
 #include <set>
 #include <vector>
@@ -296,6 +299,14 @@ TEST(SharedState, KnowsProcessesOfInnerPidNamespaces) {
     parent.Hear();
   });
   if (!outer.Hear()) GTEST_SKIP() << "no PID namespace can be had here";
+  // A daemon in a container has fewer capabilities than its programs, and may not ask for their namespace.
+  TestProcess weak([&](TestProcess::Peer&) {
+    __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> none{};
+    ASSERT_EQ(syscall(SYS_capset, &header, none.data()), 0);
+    EXPECT_EQ(MustAttach(scratch.path(), "")->UsedBytes(0), 12 * kMiB);
+  });
+  EXPECT_EQ(weak.Wait(), 0);
   pid_t inner = 0;
   for (const ProcessUse& use : state->Processes(0)) {
     if (use.bytes == 7 * kMiB) inner = use.pid;
