@@ -66,12 +66,16 @@ class Engine:
             f"--pidfile={self.folder / name}.pid", *flags, "--rootfs", self.root, *command)]
 
     def close(self):
-        """When all containers have ended."""
-        for folder in [*GROUPS.glob(self.groups[1:]), *GROUPS.glob(f"*{self.groups}")]:
-            if folder.parent.name == "unified":  # what crun takes for control groups is plain files there (why_not)
-                shutil.rmtree(folder)
-            else:
-                subprocess.run(["find", folder, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";"], check=True)
+        """When all containers have ended. podman may still be removing their control groups."""
+        def gone():
+            left = [*GROUPS.glob(self.groups[1:]), *GROUPS.glob(f"*{self.groups}")]
+            for folder in left:
+                if folder.parent.name == "unified":  # what crun takes for control groups is plain files there (why_not)
+                    shutil.rmtree(folder, ignore_errors=True)
+                else:
+                    subprocess.run(["find", folder, "-depth", "-type", "d", "-exec", "rmdir", "{}", ";"], stderr=subprocess.DEVNULL)
+            return not left
+        wait_for("the control groups to go", gone)
 
     def place(self):
         return ("--root", self.folder / "storage", "--runroot", self.folder / "state", "--tmpdir", self.folder / "tmp",
