@@ -140,9 +140,9 @@ if __name__ == "__main__":
         self.assertEqual((done.returncode, done.stdout), (0, "tests: 2 passed, 0 failed, 0 skipped\n"), done.stderr)
 
     def test_a_failure_and_its_reason(self):
-        done = self.check(self.FILE.replace('self.skipTest("no reason")', 'self.assertEqual("a\\nb", "a\\nc")'))
+        done = self.check(self.FILE.replace("pass", 'self.assertEqual("a\\nb", "a\\nc")'))
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("FAILED: e2e.test_x:A.test_is_skipped: AssertionError: 'a\\nb' != 'a\\nc'\n", done.stdout)
+        self.assertIn("FAILED: e2e.test_x:A.test_runs: AssertionError: 'a\\nb' != 'a\\nc'\n", done.stdout)
 
     def test_a_run_without_tests_fails(self):
         (self.folder / "tests.xml").write_text(junit())
